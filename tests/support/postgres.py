@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real PostgreSQL server of a test's own: own data folder, own port, stopped and removed at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BINARIES = (
+    Path("/usr/lib/postgresql/15/bin"),
+    Path("/usr/lib/postgresql/16/bin"),
+    Path("/usr/lib/postgresql/17/bin"),
+)
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    """A running server; ``url(database)`` gives a SQLAlchemy address on loopback, user ``postgres``, trusted."""
+
+    port: int
+    folder: Path
+    binaries: Path
+
+    def url(self, database: str = "postgres", driver: str = "postgresql+psycopg2") -> str:
+        return f"{driver}://postgres@127.0.0.1:{self.port}/{database}"
+
+    def psql(self, statement: str, database: str = "postgres") -> str:
+        """Run one statement, return its unadorned output; raises CalledProcessError with the server's text."""
+        done = subprocess.run(
+            [
+                self.binaries / "psql",
+                "-h",
+                "127.0.0.1",
+                "-p",
+                str(self.port),
+                "-U",
+                "postgres",
+                "-d",
+                database,
+                "-v",
+                "ON_ERROR_STOP=1",
+                "-qAtc",
+                statement,
+            ],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.strip()
+
+    def create_database(self, name: str) -> str:
+        self.psql(f'CREATE DATABASE "{name}"')
+        return self.url(name)
+
+    def stop(self) -> None:
+        self._control("stop", "-m", "immediate")
+
+    def start(self) -> None:
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
+        self._control("start", "-l", str(self.folder / "log"), "-o", options)
+
+    def _control(self, verb: str, *arguments: str) -> None:
+        command = [
+            str(self.binaries / "pg_ctl"),
+            "-D",
+            str(self.folder / "data"),
+            "-w",
+            "-t",
+            "60",
+            *arguments,
+            verb,
+        ]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **_as_unprivileged())
+
+
+def binaries() -> Path:
+    """The folder of the server's programs; raises FileNotFoundError that says what to install."""
+    for folder in _BINARIES:
+        if (folder / "initdb").exists():
+            return folder
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).parent
+    raise FileNotFoundError("no PostgreSQL server found: install Debian's postgresql-15, or run `make env`")
+
+
+def _as_unprivileged() -> dict[str, int]:
+    """The server refuses to run as root."""
+    if os.geteuid() != 0:
+        return {}
+    account = pwd.getpwnam("postgres")
+    return {"user": account.pw_uid, "group": account.pw_gid}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """Start a server in a fresh folder and yield it; stopped and removed afterwards, also on an error."""
+    folder = Path(tempfile.mkdtemp(prefix="steadfast-pg-"))
+    server = PostgresServer(free_port(), folder, binaries())
+    if os.geteuid() == 0:
+        shutil.chown(folder, "postgres", "postgres")
+    try:
+        subprocess.run(
+            [
+                server.binaries / "initdb",
+                "-D",
+                folder / "data",
+                "-U",
+                "postgres",
+                "-A",
+                "trust",
+                "-N",
+                "-E",
+                "UTF8",
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            **_as_unprivileged(),
+        )
+        server.start()
+        yield server
+    finally:
+        with contextlib.suppress(subprocess.CalledProcessError):
+            server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
