@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import shutil
 import socket
 import subprocess
@@ -26,7 +25,7 @@ _BINARIES = (
 
 @dataclass(frozen=True)
 class PostgresServer:
-    """A running server; ``url(database)`` gives a SQLAlchemy address on loopback, user ``postgres``, trusted."""
+    """A running server on loopback, user ``postgres``, trusted; ``url`` gives its SQLAlchemy address."""
 
     port: int
     folder: Path
@@ -36,7 +35,7 @@ class PostgresServer:
         return f"{driver}://postgres@127.0.0.1:{self.port}/{database}"
 
     def psql(self, statement: str, database: str = "postgres") -> str:
-        """Run one statement, return its unadorned output; raises CalledProcessError with the server's text."""
+        """Run one statement, return its bare output; raises CalledProcessError with the server's text."""
         done = subprocess.run(
             [
                 self.binaries / "psql",
@@ -67,7 +66,7 @@ class PostgresServer:
         self._control("stop", "-m", "immediate")
 
     def start(self) -> None:
-        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
         self._control("start", "-l", str(self.folder / "log"), "-o", options)
 
     def _control(self, verb: str, *arguments: str) -> None:
@@ -81,7 +80,8 @@ class PostgresServer:
             *arguments,
             verb,
         ]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **_as_unprivileged())
+        account = _account()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=account, group=account)
 
 
 def binaries() -> Path:
@@ -95,12 +95,9 @@ def binaries() -> Path:
     raise FileNotFoundError("no PostgreSQL server found: install Debian's postgresql-15, or run `make env`")
 
 
-def _as_unprivileged() -> dict[str, int]:
+def _account() -> str | None:
     """The server refuses to run as root."""
-    if os.geteuid() != 0:
-        return {}
-    account = pwd.getpwnam("postgres")
-    return {"user": account.pw_uid, "group": account.pw_gid}
+    return "postgres" if os.geteuid() == 0 else None
 
 
 def free_port() -> int:
@@ -117,23 +114,18 @@ def postgres_server() -> Iterator[PostgresServer]:
     if os.geteuid() == 0:
         shutil.chown(folder, "postgres", "postgres")
     try:
-        subprocess.run(
-            [
-                server.binaries / "initdb",
-                "-D",
-                folder / "data",
-                "-U",
-                "postgres",
-                "-A",
-                "trust",
-                "-N",
-                "-E",
-                "UTF8",
-            ],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            **_as_unprivileged(),
-        )
+        initialise = [
+            server.binaries / "initdb",
+            "-D",
+            folder / "data",
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-N",
+        ]
+        account = _account()
+        subprocess.run(initialise, check=True, stdout=subprocess.DEVNULL, user=account, group=account)
         server.start()
         yield server
     finally:
