@@ -115,9 +115,9 @@ def postgres_server() -> Iterator[PostgresServer]:
         shutil.chown(folder, "postgres", "postgres")
     try:
         initialise = [
-            server.binaries / "initdb",
+            str(server.binaries / "initdb"),
             "-D",
-            folder / "data",
+            str(folder / "data"),
             "-U",
             "postgres",
             "-A",

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+# The catalogue of commands: CI calls exactly these. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .build/venv-airflow-3.3.2
+RUN := $(VENV)/bin
+PYTEST := $(RUN)/python -m pytest
+# what the checkers read
+CODE := provider_patch sidecar dashboards tests
+
+.PHONY: help
+help: ## List the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: ## The main job: cluster, images, chart, three stories on a running Airflow, their numbers from Prometheus
+	@$(PYTHON) -m tests.cluster.demo
+
+.PHONY: test
+test: ## All tests of the newest pair: checks, unit, real Airflow, chart, rules, the cluster and its stories (60 min cold)
+	@$(PYTHON) -m tests.support.tiers test
+
+.PHONY: test-fast
+test-fast: ## No cluster: checks, unit, real Airflow on PostgreSQL, chart, rules (3 min warm)
+	@$(PYTHON) -m tests.support.tiers test-fast
+
+.PHONY: test-all
+test-all: ## Everything in `make test`, and every supported pair whose interpreter is here; fails when one is not
+	@$(PYTHON) -m tests.support.tiers test-all
+
+.PHONY: cluster
+cluster: ## Start the two-node kind cluster with every image it needs (CLUSTER=existing uses your context)
+	@$(PYTHON) -m tests.cluster up
+
+.PHONY: cluster-down
+cluster-down: ## Stop the cluster and everything that `make cluster` started
+	@$(PYTHON) -m tests.cluster down
+
+.PHONY: env
+env: ## Make the test environment in .build/ and install the Debian packages that tests need
+	@$(PYTHON) -m tests.support.environment packages
+	@$(PYTHON) -m tests.support.environment ensure 3.3.2
+
+.PHONY: fmt
+fmt: env ## Format the code
+	$(RUN)/ruff format $(CODE)
+	$(RUN)/ruff check --fix $(CODE)
+
+.PHONY: lint
+lint: env ## Format check, ruff, mypy strict, import contracts, generated files up to date
+	$(RUN)/ruff format --check $(CODE)
+	$(RUN)/ruff check $(CODE)
+	$(RUN)/mypy provider_patch sidecar dashboards tests/support tests/cluster
+	$(RUN)/lint-imports
+
+.PHONY: unit
+unit: env ## Pure logic only
+	$(PYTEST) tests/unit
+
+.PHONY: test-airflow
+test-airflow: env ## Real Airflow 3.3.2 and real PostgreSQL, no cluster
+	$(PYTEST) tests/on_airflow
+
+.PHONY: test-apiserver
+test-apiserver: env ## A real kube-apiserver with etcd, no nodes
+	$(PYTEST) tests/apiserver
+
+.PHONY: test-chart
+test-chart: env ## helm lint, helm-unittest, and the chart's pytest suite
+	$(PYTEST) tests/chart
+
+.PHONY: test-dashboards
+test-dashboards: env ## Rules by promtool, every panel's query on a real Prometheus
+	$(PYTEST) tests/dashboards
+
+.PHONY: test-cluster
+test-cluster: env cluster ## The three stories on the cluster, executions counted exactly
+	$(PYTEST) tests/cluster
+
+.PHONY: generate
+generate: env ## Write everything that is generated: dashboards, rules, values schema, reference docs
+	$(RUN)/python -m tests.support.generated write
+
+.PHONY: dashboards-preview
+dashboards-preview: env ## Draw the dashboard to docs/images/ from real query answers
+	$(RUN)/python -m dashboards preview
