@@ -24,8 +24,8 @@ EventKind = Literal[
     "attempt", "identity_hit", "label_fallback", "harvested", "record_error", "settings_error"
 ]
 
-KEY_PREFIX = "steadfast.event."
-"""Every version of the format starts so: what the sidecar selects by."""
+KEY_PREFIX = "steadfast.event.v1."
+"""How every key of this version starts, and what the sidecar selects by; a later version is left alone."""
 
 VALUE: Mapping[str, int] = {"v": 1}
 RETENTION = timedelta(days=7)
@@ -40,7 +40,6 @@ METRIC_BY_KIND: Mapping[str, str] = {
     "settings_error": "steadfast_settings_errors_total",
 }
 
-_V1 = KEY_PREFIX + "v1."
 _REASONS: Mapping[str, tuple[str, ...]] = {"label_fallback": FALLBACK_REASONS}
 _WITH_REASON = 3
 
@@ -74,7 +73,7 @@ def event_key(kind: EventKind, try_number: int, reason: str | None = None) -> st
         raise ValueError(f"unknown event kind {kind!r}; known: {', '.join(METRIC_BY_KIND)}")
     if isinstance(try_number, bool) or not isinstance(try_number, int) or try_number < 0:
         raise ValueError(f"try_number must be a whole number from 0, not {try_number!r}")
-    key = f"{_V1}{try_number}.{kind}"
+    key = f"{KEY_PREFIX}{try_number}.{kind}"
     if kind in _REASONS:
         key += f".{reason if reason in _REASONS[kind] else OTHER}"
     return key
@@ -85,9 +84,9 @@ def parse_key(key: str) -> Event | None:
 
     A reason that this version does not know becomes "other": a newer worker's event is still counted.
     """
-    if not isinstance(key, str) or not key.startswith(_V1):
+    if not isinstance(key, str) or not key.startswith(KEY_PREFIX):
         return None
-    parts = key[len(_V1) :].split(".")
+    parts = key[len(KEY_PREFIX) :].split(".")
     number, kind = parts[0], parts[1] if len(parts) > 1 else ""
     if not (number.isascii() and number.isdigit()) or kind not in METRIC_BY_KIND:
         return None

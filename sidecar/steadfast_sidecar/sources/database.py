@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to Airflow's metadata database: every form of URL that Airflow takes, every wait bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from steadfast_sidecar.sources.base import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.engine import URL, Connection, Engine
+
+CONNECT_SECONDS = 2
+STATEMENT_MILLISECONDS = 5000
+IDLE_MILLISECONDS = 15000
+
+_LIBPQ = {
+    "connect_timeout": CONNECT_SECONDS,
+    "application_name": "steadfast-sidecar",
+    # A peer that vanished without a word is noticed in seconds, not in the kernel's two hours.
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10000,
+}
+
+
+def engine_of(url_text: str) -> Engine:
+    """Return an engine with at most one connection; raises SourceError that never shows the password."""
+    url = _parse(url_text)
+    backend = url.get_backend_name()
+    if backend == "sqlite":
+        return create_engine(url, connect_args={"timeout": CONNECT_SECONDS})
+    if backend != "postgresql":
+        raise SourceError(
+            "unsupported_database",
+            f"the outbox is read from PostgreSQL or SQLite, not {backend}: events of workers are not counted",
+        )
+    url = url.set(drivername=f"postgresql+{_driver()}")
+    arguments: dict[str, Any] = {key: value for key, value in _LIBPQ.items() if key not in url.query}
+    if url.get_driver_name() == "psycopg":
+        arguments["prepare_threshold"] = None  # prepared statements do not survive a pooler of transactions
+    return create_engine(
+        url, connect_args=arguments, pool_size=1, max_overflow=0, pool_pre_ping=True, pool_recycle=1800
+    )
+
+
+@contextlib.contextmanager
+def transaction(engine: Engine) -> Iterator[Connection]:
+    """Begin, yield, and commit or roll back; raises SourceError for what the database says.
+
+    The limits are set for this transaction alone, which also holds behind a transaction pooler.
+    """
+    try:
+        with engine.begin() as connection:
+            if engine.dialect.name == "postgresql":
+                connection.execute(text(f"SET LOCAL statement_timeout = {STATEMENT_MILLISECONDS}"))
+                connection.execute(
+                    text(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MILLISECONDS}")
+                )
+            yield connection
+    except SQLAlchemyError as error:
+        raise _as_source_error(error) from error
+
+
+def shown(url_text: str) -> str:
+    """Return the URL without its password, for people."""
+    try:
+        return str(_parse(url_text).render_as_string(hide_password=True))
+    except SourceError:
+        return "(not a database URL)"
+
+
+def _parse(url_text: str) -> URL:
+    # Airflow's own documents still show the old scheme, which SQLAlchemy dropped.
+    fitted = re.sub(r"^postgres(?=(\+\w+)?://)", "postgresql", url_text)
+    try:
+        return make_url(fitted)
+    except (ArgumentError, ValueError) as error:
+        raise SourceError(
+            "bad_url",
+            "the database URL is not of the form postgresql://user:password@host:port/database: "
+            "check STEADFAST_DATABASE_URL or AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
+        ) from error
+
+
+def _driver() -> str:
+    """Return the driver that is here: SQLAlchemy's own default differs between 2.0 and 2.1."""
+    for module in ("psycopg2", "psycopg"):
+        if importlib.util.find_spec(module):
+            return module
+    raise SourceError(
+        "no_driver", "neither psycopg2 nor psycopg is installed: add psycopg2-binary to the image"
+    )
+
+
+def _as_source_error(error: SQLAlchemyError) -> SourceError:
+    original = getattr(error, "orig", None)
+    state = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
+    lines = str(original or error).strip().splitlines() or [type(error).__name__]
+    code = f"database:{state}" if state else "database"
+    return SourceError(code, f"{type(error).__name__}: {lines[0]}")

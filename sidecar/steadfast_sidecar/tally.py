@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers as last read: every series of the catalogue, from 0 on, and the health of each source."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from airflow_steadfast.signals.catalogue import METRICS, SOURCES
+from airflow_steadfast.signals.handoff import HistogramTotals, SeriesKey, series_key
+from steadfast_sidecar.sources.base import Reading, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+log = logging.getLogger(__name__)
+
+STARTING = Reason("starting", "not read yet")
+
+
+@dataclass
+class SourceState:
+    """Health of one source: ``reason`` is None while it is up; times are Unix seconds."""
+
+    reading: Reading = field(default_factory=Reading)
+    reason: Reason | None = STARTING
+    last_success: float = 0.0
+    errors: int = 0
+
+
+@dataclass(frozen=True)
+class View:
+    """One consistent picture, for one scrape."""
+
+    values: dict[SeriesKey, float]
+    histograms: dict[SeriesKey, HistogramTotals]
+    process: dict[str, str | int]
+
+
+class Tally:
+    """Takes readings from the work loops, gives views to scrapes; thread-safe.
+
+    A failed read changes only the source's health: the last good numbers stay, so no counter falls.
+    """
+
+    def __init__(self, sources: Iterable[str] = SOURCES) -> None:
+        self._lock = threading.Lock()
+        self._states = {name: SourceState() for name in sources}
+
+    def accept(self, source: str, reading: Reading) -> None:
+        """Take a good reading."""
+        with self._lock:
+            state = self._states[source]
+            state.reading = reading
+            state.errors += reading.misunderstood
+            if reading.degraded is None:
+                state.last_success = time.time()
+            self._change(source, state, reading.degraded)
+
+    def reject(self, source: str, reason: Reason) -> None:
+        """Note that a read failed."""
+        with self._lock:
+            state = self._states[source]
+            state.errors += 1
+            self._change(source, state, reason)
+
+    def was_read(self) -> bool:
+        """Say whether every source has been tried at least once."""
+        with self._lock:
+            return all(state.reason is not STARTING for state in self._states.values())
+
+    def health(self) -> dict[str, Reason | None]:
+        """Return why each source is down; None for one that is up."""
+        with self._lock:
+            return {name: state.reason for name, state in self._states.items()}
+
+    def view(self) -> View:
+        """Return every series of the catalogue but ``steadfast_build_info``, summed over the sources."""
+        values, histograms = _zeros()
+        process: dict[str, str | int] = {}
+        with self._lock:
+            for name, state in self._states.items():
+                for key, value in state.reading.values.items():
+                    values[key] = values.get(key, 0.0) + value
+                histograms.update(state.reading.histograms)
+                process.update(state.reading.process)
+                label = {"source": name}
+                values[series_key("steadfast_source_up", label)] = float(state.reason is None)
+                values[series_key("steadfast_source_last_success_timestamp_seconds", label)] = (
+                    state.last_success
+                )
+                values[series_key("steadfast_collector_errors_total", label)] = float(state.errors)
+                values[series_key("steadfast_outbox_pending", {})] += state.reading.pending
+                values[series_key("steadfast_handoff_mtime_seconds", {})] += state.reading.mtime
+        return View(values, histograms, process)
+
+    @staticmethod
+    def _change(source: str, state: SourceState, reason: Reason | None) -> None:
+        before, state.reason = state.reason, reason
+        if (before and before.code) == (reason and reason.code):
+            return
+        if reason is None:
+            log.info("source %s is up", source)
+        else:
+            log.warning("source %s is down (%s): %s", source, reason.code, reason.text)
+
+
+def _zeros() -> tuple[dict[SeriesKey, float], dict[SeriesKey, HistogramTotals]]:
+    values: dict[SeriesKey, float] = {}
+    histograms: dict[SeriesKey, HistogramTotals] = {}
+    for metric in METRICS:
+        if any(not allowed for allowed in metric.labels.values()):
+            continue
+        for labels in metric.series():
+            key = series_key(metric.name, labels)
+            if metric.kind == "histogram":
+                histograms[key] = HistogramTotals(metric.buckets, [0.0] * len(metric.buckets))
+            else:
+                values[key] = 0.0
+    return values, histograms
