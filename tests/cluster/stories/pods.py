@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every pod that existed while a story ran, however shortly: a watch from before it to after it.
+
+The workers' pods are deleted as they finish, so a look at the end would miss them; the API server
+sends each creation to a watch.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from tests.cluster.stories.outcome import StoryFailedError, wait_for
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tests.cluster.stories.kubectl import Kubectl
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+@dataclass
+class SeenPod:
+    """One pod by uid. ``task_instance`` is the identity in a worker's workload (empty for other pods)."""
+
+    uid: str
+    name: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    task_instance: dict[str, Any]
+    first_seen: float
+    phases: list[str] = field(default_factory=list)
+    gone: bool = False
+
+    @property
+    def finished(self) -> bool:
+        return self.gone or bool(self.phases and self.phases[-1] in _FINISHED)
+
+    @property
+    def is_worker(self) -> bool:
+        return bool(self.task_instance)
+
+    @property
+    def is_operator_pod(self) -> bool:
+        return self.labels.get("kubernetes_pod_operator") == "True"
+
+    @property
+    def run_id(self) -> str:
+        """The run that a worker's workload names, else the run of the annotation."""
+        return str(self.task_instance.get("run_id") or self.annotations.get("run_id") or "")
+
+
+class PodWatch:
+    """A context manager around ``kubectl get pods --watch``; read ``pods()`` at any time inside it.
+
+    ``check()`` raises StoryFailedError when the watch ended early, since pods may then have been missed.
+    """
+
+    def __init__(self, kubectl: Kubectl) -> None:
+        """Take the cluster and the namespace to watch; nothing is started yet."""
+        self._kubectl = kubectl
+        self._pods: dict[str, SeenPod] = {}
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._listed = threading.Event()
+
+    def __enter__(self) -> Self:
+        command = self._kubectl.command("get", "pods", "--watch", "--output-watch-events", "-o", "json")
+        self._process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=self._kubectl.environment,
+        )
+        stream = self._process.stdout
+        if stream is None:
+            raise StoryFailedError("the pod watch has no output")
+        threading.Thread(target=self._read, args=(stream,), daemon=True, name="pod-watch").start()
+        wait_for("the pod watch's first list", self._listed.is_set, bool, 60, 0.1)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(timeout=10)
+
+    def check(self) -> None:
+        """Raise unless the watch has seen everything since it began."""
+        if self._process is None or self._process.poll() is not None:
+            raise StoryFailedError("the pod watch ended before the story: pods may have been missed")
+
+    def pods(self) -> list[SeenPod]:
+        """Every pod seen so far, oldest first."""
+        with self._lock:
+            return sorted(self._pods.values(), key=lambda pod: pod.first_seen)
+
+    def workers(self, run_id: str) -> list[SeenPod]:
+        return [pod for pod in self.pods() if pod.is_worker and pod.run_id == run_id]
+
+    def operator_pods(self, run_id: str) -> list[SeenPod]:
+        """Pods that a KubernetesPodOperator made for this run."""
+        return [
+            pod for pod in self.pods() if pod.is_operator_pod and pod.annotations.get("demo/run") == run_id
+        ]
+
+    def _read(self, stream: IO[str]) -> None:
+        decoder = json.JSONDecoder()
+        text = ""
+        for line in stream:
+            text += line
+            if not line.startswith("}"):
+                continue
+            event, end = decoder.raw_decode(text)
+            text = text[end:].lstrip()
+            self._take(event)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        self._listed.set()
+        pod = event["object"]
+        if pod.get("kind") != "Pod":
+            return
+        metadata = pod["metadata"]
+        with self._lock:
+            seen = self._pods.setdefault(metadata["uid"], _first_look(pod))
+            phase = str(pod.get("status", {}).get("phase", ""))
+            if phase and (not seen.phases or seen.phases[-1] != phase):
+                seen.phases.append(phase)
+            seen.gone = seen.gone or event["type"] == "DELETED"
+
+
+def _first_look(pod: dict[str, Any]) -> SeenPod:
+    metadata = pod["metadata"]
+    return SeenPod(
+        uid=metadata["uid"],
+        name=metadata["name"],
+        labels=dict(metadata.get("labels") or {}),
+        annotations=dict(metadata.get("annotations") or {}),
+        task_instance=_task_instance(pod),
+        first_seen=time.time(),
+    )
+
+
+def _task_instance(pod: dict[str, Any]) -> dict[str, Any]:
+    """Read the task instance from a worker's workload, the only place where 3.3.2 puts its id."""
+    for container in pod.get("spec", {}).get("containers", ()):
+        arguments = [*(container.get("command") or ()), *(container.get("args") or ())]
+        if "--json-string" in arguments:
+            workload = json.loads(arguments[arguments.index("--json-string") + 1])
+            return dict(workload.get("ti") or {})
+    return {}
