@@ -43,9 +43,9 @@ Between them the sidecar and the scheduler are killed: no count may be lost or d
 
 UPSTREAM = """\
     Unpatched Airflow 3.3.2 with provider 10.25.0, in the same story told four times, launched no pod for the
-    old identities either. What differs: it asks the database once for each dropped workload, a dropped workload
-    uses up the pod creation of a scheduler loop (with 40, the first fresh pod came 34 to 36 s after the clear),
-    one database error in that query stops the scheduler, and none of it is counted anywhere."""
+    old identities either. What differs: it asks the database once for each dropped workload; a dropped one
+    uses up the pod creation of a scheduler loop (of 40, the first fresh pod came 34 to 36 s after the clear);
+    one database error in that query stops the scheduler; and none of it is counted anywhere."""
 
 
 def main() -> int:

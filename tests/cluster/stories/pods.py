@@ -120,9 +120,10 @@ class PodWatch:
                 continue
             event, end = decoder.raw_decode(text)
             text = text[end:].lstrip()
-            self._take(event)
+            self.take(event)
 
-    def _take(self, event: dict[str, Any]) -> None:
+    def take(self, event: dict[str, Any]) -> None:
+        """Take one watch event in."""
         self._listed.set()
         pod = event["object"]
         if pod.get("kind") != "Pod":

@@ -57,7 +57,7 @@ def tell(stage: Stage, workers_at_once: int) -> Outcome:
     marks = Counter(mark["who"] for mark in stage.ledger.marks(run_id))
     outcome.expect("tasks that ran exactly once", TASKS, sum(count == 1 for count in marks.values()))
     outcome.expect("executions", TASKS, marks.total())
-    dropped = _dropped(before, after)
+    dropped = dropped_between(before, after)
     outcome.record("reasons", ", ".join(f"{reason}={count:g}" for reason, count in dropped.items()))
     outcome.expect_at_least("workloads dropped, as Prometheus has it", LEAST_DROPPED, sum(dropped.values()))
     outcome.expect("workloads dropped = task instances superseded", len(old), int(sum(dropped.values())))
@@ -107,7 +107,7 @@ def _states(stage: Stage, run_id: str) -> dict[str, str]:
     return {str(task["id"]): str(task["state"]) for task in found}
 
 
-def _dropped(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+def dropped_between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     """Give what was dropped in between, by reason."""
     prefix = f'{DROPPED}{{reason="'
     return {
