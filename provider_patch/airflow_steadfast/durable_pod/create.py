@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Create a task's pod exactly once: intent, create, uid, in that order.
+
+A create whose reply was lost is repeated under the same name, and the server's 409 then says that a
+pod of that name exists. It is taken as ours only if it carries the launch that we asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from airflow.exceptions import AirflowException
+from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import API_RETRIES
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
+
+from airflow_steadfast.durable_pod.lookup import read
+from airflow_steadfast.durable_pod.session import TASK_ANNOTATION
+from airflow_steadfast.kube import pods
+
+if TYPE_CHECKING:
+    from airflow_steadfast.durable_pod.identity import Identity
+    from airflow_steadfast.durable_pod.session import Session
+
+log = logging.getLogger("airflow_steadfast.durable_pod")
+
+NAME_WAIT_SECONDS = 90.0
+"""How long a terminating pod's name is waited for: Kubernetes' default grace of 30 s and a margin."""
+
+_CONFLICT = 409
+_TRANSIENT = frozenset({429, 500, 502, 503, 504})
+_LONGEST_DELAY = 15.0
+
+
+class PodNameTakenError(AirflowException):
+    """Another pod holds the name; it was neither adopted nor deleted."""
+
+
+def create(session: Session, request: Any, intent: Identity) -> tuple[Any, bool]:
+    """Create the pod of an intent; return the server's pod and whether it had been there already.
+
+    ``request`` is changed: name, namespace and annotations become the intent's. Raises SupersededError
+    and RecordForbiddenError before anything is created, PodNameTakenError, or the client's error.
+    """
+    _annotate(session, request, intent)
+    session.record.write_intent(intent)
+    pod, adopted = _post_until_answered(session, request, intent)
+    uid = pods.uid(pod)
+    known = intent.with_uid(uid) if uid is not None else intent
+    session.follow(pod, known)
+    session.record.write_known(known)
+    return pod, adopted
+
+
+def _annotate(session: Session, request: Any, intent: Identity) -> None:
+    request.metadata.name = intent.name
+    request.metadata.namespace = intent.namespace
+    request.metadata.annotations = {
+        **(request.metadata.annotations or {}),
+        pods.LAUNCH_ANNOTATION: str(intent.launch),
+        TASK_ANNOTATION: session.task.annotation(),
+    }
+
+
+def _post_until_answered(session: Session, request: Any, intent: Identity) -> tuple[Any, bool]:
+    """Return the pod and whether it had been there; a lost or transient answer is asked for again."""
+    deadline = time.monotonic() + NAME_WAIT_SECONDS
+    failures = 0
+    while True:
+        try:
+            return session.operator.pod_manager.run_pod_async(request), False
+        except (ApiException, HTTPError) as error:  # noqa: PERF203 - each round is a request
+            if _says_already_exists(error):
+                found = _settle_conflict(session, intent, deadline)
+                if found is not None:
+                    return found, True
+                continue
+            failures += 1
+            if not _is_transient(error) or failures >= API_RETRIES:
+                raise
+            delay = _delay(error, failures)
+            log.warning(
+                "create of pod %s/%s: %s; again in %.0f s", intent.namespace, intent.name, error, delay
+            )
+            time.sleep(delay)
+
+
+def _settle_conflict(session: Session, intent: Identity, deadline: float) -> Any:
+    """Return our own pod where it holds the name, None once the name may be tried again.
+
+    Raises PodNameTakenError for a pod of another launch, or one that does not go away in time.
+    """
+    pod = read(session, intent.name, intent.namespace)
+    if pod is None:
+        return None
+    terminating = pods.is_terminating(pod)
+    if pods.annotation(pod, pods.LAUNCH_ANNOTATION) == intent.launch and not terminating:
+        log.info("the create had reached the server before: pod %s is this launch's own", pods.describe(pod))
+        return pod
+    if terminating and time.monotonic() < deadline:
+        log.info("waiting for the name of terminating pod %s", pods.describe(pod))
+        time.sleep(1.0)
+        return None
+    raise PodNameTakenError(
+        f"the name of the pod to create is taken by {pods.describe(pod)}, which "
+        + ("is still terminating" if terminating else "another launch has made")
+        + ". It was neither adopted nor deleted. Use random_name_suffix=True, or remove that pod"
+    )
+
+
+def _says_already_exists(error: Exception) -> bool:
+    """Tell "AlreadyExists" from the 409 of a quota changed at the same moment, which may be repeated."""
+    if getattr(error, "status", None) != _CONFLICT:
+        return False
+    try:
+        return json.loads(getattr(error, "body", "") or "{}").get("reason") == "AlreadyExists"
+    except (ValueError, AttributeError):
+        return True
+
+
+def _is_transient(error: Exception) -> bool:
+    if isinstance(error, ApiException):
+        return error.status in _TRANSIENT or error.status == _CONFLICT
+    return True
+
+
+def _delay(error: Exception, failures: int) -> float:
+    """Return seconds to wait: what the server asks for, else doubling from 1."""
+    asked = (getattr(error, "headers", None) or {}).get("Retry-After")
+    if asked is not None and str(asked).isdigit():
+        return float(asked)
+    return min(2.0 ** (failures - 1), _LONGEST_DELAY)

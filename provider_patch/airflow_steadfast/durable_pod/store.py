@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Airflow's task state store, with its answers told apart.
+
+The store is reached through the task's supervisor, which has retried a 5xx or a lost connection by
+itself (``[workers] execution_api_retries``) before an error gets here. One such call can take half a
+minute, so after one without an answer the store is left alone for PAUSE_SECONDS.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+PAUSE_SECONDS = 60.0
+
+_FORBIDDEN = 403
+_NOT_FOUND = 404
+
+
+class StoreError(Exception):
+    """A call of the store that did not do what was asked."""
+
+
+class StoreUnavailableError(StoreError):
+    """No answer, a 5xx, or no store in this Airflow: says nothing about the task instance."""
+
+
+class StoreForbiddenError(StoreError):
+    """403: this task's token may not use the store."""
+
+
+class TaskInstanceGoneError(StoreError):
+    """404 to a write: the server no longer knows this task instance, another has taken its place."""
+
+
+class Store:
+    """One task instance's store. ``accessor`` is what the task context holds as ``task_state_store``."""
+
+    def __init__(self, accessor: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        self._accessor = accessor
+        self._clock = clock
+        self._paused_until = float("-inf")
+
+    def get(self, key: str) -> Any:
+        """Return the value, or None where there is none.
+
+        None also for a task instance that the server does not know: Airflow's client answers so, only
+        a write tells. Raises StoreUnavailableError or StoreForbiddenError.
+        """
+        return self._call(lambda: self._accessor.get(key))
+
+    def set(self, key: str, value: Any, retention: timedelta | None = None) -> None:
+        """Write or overwrite a value; ``retention`` None is the deployment's default. Raises StoreError."""
+        keywords = {} if retention is None else {"retention": retention}
+        self._call(lambda: self._accessor.set(key, value, **keywords))
+
+    def resume(self) -> None:
+        """End a pause early: the try is over and the last chance to write is now."""
+        self._paused_until = float("-inf")
+
+    def _call(self, action: Callable[[], Any]) -> Any:
+        if self._clock() < self._paused_until:
+            raise StoreUnavailableError("the task state store did not answer a short while ago")
+        try:
+            return action()
+        except Exception as error:
+            told = _tell(error)
+            if isinstance(told, StoreUnavailableError):
+                self._paused_until = self._clock() + PAUSE_SECONDS
+            raise told from error
+
+
+def _tell(error: Exception) -> StoreError:
+    """Return what an error of the store means.
+
+    The supervisor hands over ``error.detail = {"status_code", "message", "detail": <the body>}``
+    (task SDK 1.3). A 404 without the body's ``reason`` is a server that has no such route: older
+    than the worker, and no statement about the task instance.
+    """
+    detail = getattr(getattr(error, "error", None), "detail", None)
+    detail = detail if isinstance(detail, dict) else {}
+    status = detail.get("status_code")
+    if status == _FORBIDDEN:
+        return StoreForbiddenError(str(error))
+    if status == _NOT_FOUND and _reason(detail) == "not_found":
+        return TaskInstanceGoneError(str(error))
+    return StoreUnavailableError(f"{type(error).__name__}: {error}")
+
+
+def _reason(detail: dict[str, Any]) -> Any:
+    body = detail.get("detail")
+    inner = body.get("detail") if isinstance(body, dict) else None
+    return inner.get("reason") if isinstance(inner, dict) else None
