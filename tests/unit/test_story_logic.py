@@ -18,8 +18,13 @@ def _pod(uid: str, phase: str, identity: str | None = None) -> dict[str, object]
     workload = json.dumps({"ti": {"id": identity, "run_id": "r"}})
     arguments = ["python", "-m", "worker", "--json-string", workload] if identity else ["sleep"]
     return {
-        "kind": "Pod",
-        "metadata": {"uid": uid, "name": uid, "annotations": {"demo/run": "r"}, "labels": {}},
+        "metadata": {
+            "uid": uid,
+            "name": uid,
+            "resourceVersion": "1",
+            "annotations": {"demo/run": "r"},
+            "labels": {},
+        },
         "spec": {"containers": [{"name": "base", "args": arguments}]},
         "status": {"phase": phase},
     }
@@ -81,6 +86,14 @@ def test_the_watch_keeps_a_pod_that_is_gone_and_reads_a_worker_by_its_workload()
         True,
     )
     assert len(watch.pods()) == 2
+
+
+def test_a_watch_that_broke_off_fails_the_story() -> None:
+    watch = PodWatch(kubectl=None)  # type: ignore[arg-type]
+    watch.check()
+    watch.take({"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}})
+    with pytest.raises(StoryFailedError, match="too old resource version"):
+        watch.check()
 
 
 def test_the_table_shows_what_is_not_zero_and_the_families_of_the_stories() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every pod that existed while a story ran, however shortly: a watch from before it to after it.
+"""Every pod that existed while a story ran, however briefly: a watch from before it to after it.
 
 The workers' pods are deleted as they finish, so a look at the end would miss them; the API server
 sends each creation to a watch.
@@ -12,9 +12,9 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from tests.cluster.stories.outcome import StoryFailedError, wait_for
+from tests.cluster.stories.outcome import StoryFailedError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -56,9 +56,10 @@ class SeenPod:
 
 
 class PodWatch:
-    """A context manager around ``kubectl get pods --watch``; read ``pods()`` at any time inside it.
+    """A context manager around a list of the namespace's pods and a watch from there; ``pods()`` at any time.
 
-    ``check()`` raises StoryFailedError when the watch ended early, since pods may then have been missed.
+    The watch goes on from the last version seen where the server ends it, so nothing is missed;
+    ``check()`` raises StoryFailedError when that was not possible.
     """
 
     def __init__(self, kubectl: Kubectl) -> None:
@@ -67,35 +68,30 @@ class PodWatch:
         self._pods: dict[str, SeenPod] = {}
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
-        self._listed = threading.Event()
+        self._version = ""
+        self._leaving = threading.Event()
+        self._broken = ""
 
     def __enter__(self) -> Self:
-        command = self._kubectl.command("get", "pods", "--watch", "--output-watch-events", "-o", "json")
-        self._process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=self._kubectl.environment,
-        )
-        stream = self._process.stdout
-        if stream is None:
-            raise StoryFailedError("the pod watch has no output")
-        threading.Thread(target=self._read, args=(stream,), daemon=True, name="pod-watch").start()
-        wait_for("the pod watch's first list", self._listed.is_set, bool, 60, 0.1)
+        listed = json.loads(self._kubectl.run("get", "--raw", self._path()))
+        for pod in listed["items"]:
+            self.take({"type": "ADDED", "object": pod})
+        self._version = listed["metadata"]["resourceVersion"]
+        threading.Thread(target=self._follow, daemon=True, name="pod-watch").start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._leaving.set()
         if self._process is not None:
             self._process.terminate()
             self._process.wait(timeout=10)
 
     def check(self) -> None:
         """Raise unless the watch has seen everything since it began."""
-        if self._process is None or self._process.poll() is not None:
-            raise StoryFailedError("the pod watch ended before the story: pods may have been missed")
+        if self._broken:
+            raise StoryFailedError(f"the pod watch broke off, pods may have been missed: {self._broken}")
 
     def pods(self) -> list[SeenPod]:
         """Every pod seen so far, oldest first."""
@@ -111,24 +107,33 @@ class PodWatch:
             pod for pod in self.pods() if pod.is_operator_pod and pod.annotations.get("demo/run") == run_id
         ]
 
-    def _read(self, stream: IO[str]) -> None:
-        decoder = json.JSONDecoder()
-        text = ""
-        for line in stream:
-            text += line
-            if not line.startswith("}"):
-                continue
-            event, end = decoder.raw_decode(text)
-            text = text[end:].lstrip()
-            self.take(event)
+    def _path(self) -> str:
+        return f"/api/v1/namespaces/{self._kubectl.namespace}/pods"
+
+    def _follow(self) -> None:
+        while not self._leaving.is_set() and not self._broken:
+            options = f"watch=1&allowWatchBookmarks=true&resourceVersion={self._version}"
+            self._process = subprocess.Popen(
+                self._kubectl.command("get", "--raw", f"{self._path()}?{options}"),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=self._kubectl.environment,
+            )
+            for line in self._process.stdout or ():
+                self.take(json.loads(line))
+            self._leaving.wait(1)
 
     def take(self, event: dict[str, Any]) -> None:
         """Take one watch event in."""
-        self._listed.set()
         pod = event["object"]
-        if pod.get("kind") != "Pod":
+        if event["type"] == "ERROR":
+            self._broken = str(pod.get("message", pod))
             return
         metadata = pod["metadata"]
+        self._version = metadata["resourceVersion"]
+        if event["type"] == "BOOKMARK":
+            return
         with self._lock:
             seen = self._pods.setdefault(metadata["uid"], _first_look(pod))
             phase = str(pod.get("status", {}).get("phase", ""))
