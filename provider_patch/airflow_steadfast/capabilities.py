@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the installed Airflow and its Kubernetes provider can do.
+
+Features decide, probed on the classes themselves; versions only say whether a pair is newer than
+anything tested. Functions here never raise and import nothing heavy: classes to probe are given.
+"""
+
+from __future__ import annotations
+
+import inspect
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TESTED_AIRFLOW: tuple[str, ...] = ("2.11.2", "3.0.6", "3.1.8", "3.2.2", "3.3.2")
+LOWEST_PROVIDER = "10.8.2"
+NEWEST_PROVIDER = "10.25.0"
+
+EXECUTOR_SEAMS: Mapping[str, tuple[str, ...]] = {
+    "start": ("self",),
+    "sync": ("self",),
+    "end": ("self",),
+    "execute_async": ("self", "key", "command", "queue", "executor_config"),
+    "revoke_task": ("self", "ti"),
+    "_flush_task_queue": ("self",),
+    "log_task_event": ("self", "event", "extra", "ti_key"),
+}
+"""Methods that the launch guard overrides or calls, with the parameters it counts on."""
+
+OPERATOR_SEAMS: Mapping[str, tuple[str, ...]] = {
+    "execute_sync": ("self", "context"),
+    "get_or_create_pod": ("self", "pod_request_obj", "context"),
+    "find_pod": ("self", "namespace", "context"),
+    "process_pod_deletion": ("self", "pod"),
+}
+"""The same for the durable pod."""
+
+_QUEUE_USERS = ("_create_pods_sequentially", "_create_pods_concurrently", "sync")
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Installed versions as text; "" where one cannot be told."""
+
+    airflow: str
+    provider: str
+    python: str
+
+    def __str__(self) -> str:
+        return f"Airflow {self.airflow or '?'} with provider {self.provider or '?'}"
+
+
+@dataclass(frozen=True)
+class Support:
+    """Whether a component may be active; ``reason`` says why not, "" where it may."""
+
+    active: bool
+    reason: str = ""
+
+
+def versions() -> Versions:
+    """The installed versions."""
+    try:
+        from airflow import __version__ as airflow
+    except Exception:
+        airflow = ""
+    try:
+        from airflow.providers.cncf.kubernetes import __version__ as provider
+    except Exception:
+        provider = ""
+    return Versions(str(airflow), str(provider), platform.python_version())
+
+
+def untested_reason(found: Versions) -> str:
+    """Why this pair is outside what was tested, "" where it is inside.
+
+    Patch releases of a tested Airflow minor count as tested; a provider is tested from the lowest to
+    the newest of the table.
+    """
+    airflow, provider = _release(found.airflow), _release(found.provider)
+    if airflow[:2] not in {_release(version)[:2] for version in TESTED_AIRFLOW}:
+        return f"Airflow {found.airflow or '?'} is not among the tested {', '.join(TESTED_AIRFLOW)}"
+    if provider < _release(LOWEST_PROVIDER):
+        return f"provider {found.provider or '?'} is older than {LOWEST_PROVIDER}, the oldest tested"
+    if provider > _release(NEWEST_PROVIDER):
+        return f"provider {found.provider} is newer than {NEWEST_PROVIDER}, the newest tested"
+    return ""
+
+
+def launch_guard(executor: type[Any], found: Versions, *, allow_untested: bool) -> Support:
+    """Whether the launch guard may work in this executor class."""
+    reason = "" if allow_untested else untested_reason(found)
+    reason = reason or missing_seam(executor, EXECUTOR_SEAMS)
+    if not reason and not _uses_task_queue(executor):
+        reason = f"{executor.__name__} does not take its jobs from task_queue"
+    if not reason and not has_workloads():
+        reason = "this Airflow has no task workloads to compare (Airflow 2)"
+    return Support(active=not reason, reason=reason)
+
+
+def durable_pod(operator: type[Any], found: Versions, *, allow_untested: bool) -> Support:
+    """Whether the durable pod may work in this operator class."""
+    reason = "" if allow_untested else untested_reason(found)
+    reason = reason or missing_seam(operator, OPERATOR_SEAMS)
+    return Support(active=not reason, reason=reason)
+
+
+def missing_seam(cls: type[Any], seams: Mapping[str, tuple[str, ...]]) -> str:
+    """The first method or parameter of ``seams`` that ``cls`` lacks, as a sentence; "" if none."""
+    for name, expected in seams.items():
+        method = getattr(cls, name, None)
+        if method is None:
+            return f"{cls.__name__} has no method {name}"
+        try:
+            found = inspect.signature(inspect.unwrap(method)).parameters
+        except (TypeError, ValueError):
+            return f"{cls.__name__}.{name} has no readable signature"
+        lost = [parameter for parameter in expected if parameter not in found]
+        if lost:
+            return f"{cls.__name__}.{name} has no parameter {lost[0]}"
+    return ""
+
+
+def has_workloads() -> bool:
+    """Whether the executor gets task workloads (Airflow 3) instead of command lines (Airflow 2)."""
+    try:
+        from airflow.executors.workloads import ExecuteTask  # noqa: F401 - its presence is the answer
+    except Exception:
+        return False
+    return True
+
+
+def has_task_state_store(found: Versions) -> bool:
+    """Whether a task has a state store of its own (Airflow 3.3 and newer)."""
+    return _release(found.airflow) >= (3, 3)
+
+
+def _uses_task_queue(executor: type[Any]) -> bool:
+    """Look whether the code that creates pods reads ``self.task_queue.get_nowait()``."""
+    for name in _QUEUE_USERS:
+        method = inspect.unwrap(getattr(executor, name, None) or _nothing)
+        names = getattr(getattr(method, "__code__", None), "co_names", ())
+        if "task_queue" in names and "get_nowait" in names:
+            return True
+    return False
+
+
+def _nothing() -> None:
+    """Stand in for a method that a class does not have."""
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version; pre-release and local parts do not change what was tested."""
+    numbers: list[int] = []
+    for part in version.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    return tuple(numbers)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the metadata database says about a batch of task instances, in one SELECT.
+
+It has an engine of its own: the scheduler may hold an open transaction while its executor works, and
+nothing here may commit, close or wait for that session. The primary key is compared as its own type,
+the parameter is coerced and never the column, so each look-up is one of the primary-key index.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+MAX_IDS = 1_000
+"""Most ids of one SELECT; PostgreSQL's planner still looks each of them up in the primary key."""
+
+_LIBPQ_SHORTEST_CONNECT_TIMEOUT = 2
+
+
+class SnapshotError(Exception):
+    """The database gave no answer; ``reason`` is its value in the metrics."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Row:
+    """A task instance as the check needs it; ``state`` is None for one without a state."""
+
+    state: str | None
+    try_number: int
+    queued_by_job_id: int | None
+    queued_dttm: datetime | None
+
+
+class Snapshot:
+    """Reads rows of ``task_instance``; one connection, opened at the first read and kept.
+
+    ``timeout`` bounds a read in seconds: connecting (2 s at least, libpq's shortest), the statement
+    (by the server, ``SET LOCAL`` so that it survives a transaction-pooling pgbouncer), and a peer that
+    no longer acknowledges. The bounds hold on PostgreSQL; other databases have their own defaults.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._engine: Any = None
+
+    def read(self, ids: Sequence[str]) -> dict[str, Row]:
+        """Return the rows of at most 1,000 ids by id; a missing row is a missing key.
+
+        Raises ``SnapshotError``. A connection that was closed under it is opened again at once, once,
+        while the time lasts.
+        """
+        if len(ids) > MAX_IDS:
+            raise ValueError(f"at most {MAX_IDS} ids per read, got {len(ids)}")
+        deadline = time.monotonic() + self._timeout
+        try:
+            return self._read(ids, deadline)
+        except Exception as error:
+            if not getattr(error, "connection_invalidated", False) or time.monotonic() >= deadline:
+                raise _as_snapshot_error(error) from error
+        try:
+            return self._read(ids, deadline)
+        except Exception as error:
+            raise _as_snapshot_error(error) from error
+
+    def close(self) -> None:
+        """Close the connection. Idempotent, never raises."""
+        engine, self._engine = self._engine, None
+        try:
+            if engine is not None:
+                engine.dispose()
+        except Exception:  # noqa: S110 - the process is ending, and the socket with it
+            pass
+
+    def _read(self, ids: Sequence[str], deadline: float) -> dict[str, Row]:
+        from sqlalchemy import text
+
+        statement = query(ids)
+        with self._connect() as connection:
+            if connection.dialect.name == "postgresql":
+                left = max(1, math.ceil((deadline - time.monotonic()) * 1000))
+                connection.execute(text(f"SET LOCAL statement_timeout = {left:d}"))
+            return dict(_rows(connection.execute(statement)))
+
+    def _connect(self) -> Any:
+        if self._engine is None:
+            self._engine = _create_engine(self._timeout)
+            _forget_in_children(self._engine)
+        return self._engine.connect()
+
+
+def query(ids: Iterable[str]) -> Any:
+    """The SELECT for these ids, as a SQLAlchemy statement."""
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy import select
+
+    try:
+        python_type = TaskInstance.id.type.python_type
+    except NotImplementedError:
+        python_type = str
+    statement = select(
+        TaskInstance.id,
+        TaskInstance.state,
+        TaskInstance.try_number,
+        TaskInstance.queued_by_job_id,
+        TaskInstance.queued_dttm,
+    ).where(TaskInstance.id.in_([python_type(ti_id) for ti_id in ids]))
+    if hasattr(TaskInstance, "working_set"):
+        # From Airflow 3.4 on, rows of past tries stay in the table.
+        statement = statement.where(TaskInstance.working_set.is_(True))
+    return statement
+
+
+def _rows(result: Any) -> Iterator[tuple[str, Row]]:
+    for ti_id, state, try_number, job_id, queued_dttm in result:
+        plain = None if state is None else str(getattr(state, "value", state))
+        yield str(ti_id), Row(plain, int(try_number), job_id, queued_dttm)
+
+
+def _create_engine(timeout: float) -> Any:
+    """Make an engine with one connection, by Airflow's own factory where a site may have replaced it."""
+    from airflow import settings as airflow_settings
+    from airflow.configuration import conf
+    from sqlalchemy import create_engine
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.pool import QueuePool
+
+    url = conf.get("database", "sql_alchemy_conn")
+    connect_args: dict[str, Any] = {}
+    if conf.has_option("database", "sql_alchemy_connect_args"):
+        connect_args.update(conf.getimport("database", "sql_alchemy_connect_args"))
+    if make_url(url).get_backend_name() == "postgresql":
+        connect_args["connect_timeout"] = max(_LIBPQ_SHORTEST_CONNECT_TIMEOUT, math.ceil(timeout))
+        connect_args["tcp_user_timeout"] = math.ceil(timeout * 1000)
+    engine_args = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": timeout}
+    factory = getattr(airflow_settings, "create_metadata_engine", None)
+    if factory is not None:
+        return factory(url, engine_args=engine_args, connect_args=connect_args)
+    return create_engine(url, connect_args=connect_args, future=True, **engine_args)
+
+
+def _forget_in_children(engine: Any) -> None:
+    """A forked child (the watchers) must not end the parent's database session with its copy."""
+    reference = weakref.ref(engine)
+
+    def forget() -> None:
+        inherited = reference()
+        if inherited is not None:
+            inherited.dispose(close=False)
+
+    os.register_at_fork(after_in_child=forget)
+
+
+def _as_snapshot_error(error: Exception) -> SnapshotError:
+    original = getattr(error, "orig", None)
+    code = getattr(original, "pgcode", None) or getattr(original, "sqlstate", None)
+    text = str(original or error).strip().splitlines()
+    first = text[0] if text else ""
+    late = code == "57014" or "timeout" in first.lower() or "timed out" in first.lower()
+    return SnapshotError("timeout" if late else "database_error", f"{type(error).__name__}: {first}")
