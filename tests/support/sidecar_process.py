@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real sidecar process on a free port, and its metrics as a person's Prometheus would read them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client.parser import text_string_to_metric_families
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass
+class SidecarProcess:
+    """A started sidecar; ``log`` is its stderr so far."""
+
+    process: subprocess.Popen[bytes]
+    log_file: Path
+    port: int = 0
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    def get(self, path: str, **headers: str) -> tuple[int, str]:
+        """Return status and body."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - http to loopback
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metrics(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """Return every sample by name and labels."""
+        return parse(self.get("/metrics")[1])
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.metrics()[name, frozenset(labels.items())]
+
+    def await_value(self, expected: float, name: str, **labels: str) -> None:
+        """Wait until a series has a value; raises AssertionError with the last one seen."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (seen := self.value(name, **labels)) != expected:
+            assert time.monotonic() < deadline, f"{name}{labels} is {seen}, not {expected}:\n{self.log}"
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> int:
+        """Send SIGTERM and return the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE_SECONDS)
+
+
+def parse(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def start_sidecar(*flags: str, environ: Mapping[str, str] | None = None) -> SidecarProcess:
+    """Start one that is ready; the caller ends it."""
+    with tempfile.NamedTemporaryFile(prefix="steadfast-sidecar-", suffix=".log", delete=False) as log:
+        command = [sys.executable, "-m", "steadfast_sidecar", "serve", "--listen", "127.0.0.1:0", *flags]
+        inherited = {
+            key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "STEADFAST"))
+        }
+        started = subprocess.Popen(command, stderr=log, env={**inherited, **(environ or {})})
+    running = SidecarProcess(started, Path(log.name))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        found = re.search(r"serving metrics on port (\d+)", running.log)
+        if found:
+            running.port = int(found[1])
+            with contextlib.suppress(OSError):
+                if running.get("/readyz")[0] == 200:
+                    return running
+        assert running.process.poll() is None, running.log
+        assert time.monotonic() < deadline, running.log
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def sidecar_process(*flags: str, environ: Mapping[str, str] | None = None) -> Iterator[SidecarProcess]:
+    """Start a sidecar and yield it when it is ready; killed and its log removed at the end."""
+    running = start_sidecar(*flags, environ=environ)
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.log_file.unlink(missing_ok=True)
