@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recording and alert rules, as the dictionary that a Prometheus rule file holds.
+
+The burn alert follows the multi-window form of the SRE workbook ("Alerting on SLOs"): the objective is
+that 99 % of the launches decided are still wanted. A window pair fires when both its windows spend the
+budget of 1 % faster than its factor allows, so it starts soon and stops soon. A drop is the guard
+at work, not a fault: what burns is the queue (slow pod creation, a quota, API throttling), so the
+severity is never above "warning".
+
+Names follow prometheus.io ("Recording rules": ``level:metric:operations``). Only what Prometheus 2.42
+reads is used: ``keep_firing_for`` yes, group ``labels`` and ``query_offset`` no.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from dashboards.selectors import DECIDED, DROPPED, Scope
+
+RUNBOOKS = "https://github.com/airflow-steadfast/airflow-steadfast/blob/main/docs/runbooks"
+BURN_ALERT = "SteadfastStaleDropBurn"
+
+BUDGET = 0.01
+"""Share of the launches decided that may be dropped as stale: the objective is 99 % fresh."""
+
+MIN_DROPS = 5
+"""Drops within the long window below which a ratio says nothing: one drop of three launches is 33 %."""
+
+KEEP_FIRING = "15m"
+"""The alert outlasts a pause of this length in the drops, instead of ending and starting again."""
+
+_HEADER = """\
+# SPDX-License-Identifier: Apache-2.0
+# Written by `python -m dashboards generate`: do not edit.
+"""
+
+BY_JOB = "(namespace, job)"
+
+_RULES = Scope()
+
+
+@dataclass(frozen=True)
+class Burn:
+    """One window pair: fires when both windows exceed ``factor`` times the budget for ``wait``."""
+
+    long: str
+    short: str
+    factor: float
+    wait: str
+    severity: str
+
+    @property
+    def threshold(self) -> float:
+        """The share of launches dropped above which this pair fires."""
+        return self.factor * BUDGET
+
+
+BURNS = (
+    Burn("1h", "5m", 14.4, "2m", "warning"),
+    Burn("6h", "30m", 6.0, "15m", "warning"),
+    Burn("1d", "2h", 3.0, "1h", "info"),
+    Burn("3d", "6h", 1.0, "3h", "info"),
+)
+WINDOWS = ("5m", "30m", "1h", "2h", "6h", "1d", "3d")
+
+
+def ratio_name(window: str) -> str:
+    """Name of the recorded share of launches dropped over ``window``."""
+    return f"job:steadfast_workloads_dropped_per_launches_decided:ratio_rate{window}"
+
+
+def rule_file() -> dict[str, Any]:
+    """Return the whole rule file: ``{"groups": [...]}``."""
+    return {
+        "groups": [
+            {"name": "steadfast-stale-drops.rules", "rules": [_recorded_ratio(window) for window in WINDOWS]},
+            {"name": "steadfast-stale-drops", "rules": [_burn_alert(burn) for burn in BURNS]},
+            {"name": "steadfast-health", "rules": [_sidecar_down(), _patch_inactive()]},
+        ]
+    }
+
+
+def _recorded_ratio(window: str) -> dict[str, Any]:
+    dropped, decided = (_RULES.rate(name, window) for name in (DROPPED, DECIDED))
+    return {
+        "record": ratio_name(window),
+        "expr": f"  sum by {BY_JOB} ({dropped})\n/\n  sum by {BY_JOB} ({decided})\n",
+    }
+
+
+def _burn_alert(burn: Burn) -> dict[str, Any]:
+    limit = f"({burn.factor} * {BUDGET})"
+    drops = _RULES.increase(DROPPED, burn.long)
+    return _alert(
+        BURN_ALERT,
+        runbook="stale-drop-burn",
+        expr=(
+            f"  {ratio_name(burn.long)} > {limit}\n"
+            f"and\n"
+            f"  {ratio_name(burn.short)} > {limit}\n"
+            f"and\n"
+            f"  sum by {BY_JOB} ({drops}) >= {MIN_DROPS}\n"
+        ),
+        wait=burn.wait,
+        keep_firing=KEEP_FIRING,
+        labels={"severity": burn.severity, "long": burn.long, "short": burn.short},
+        summary="Queued Airflow workloads go stale before their worker pod is created.",
+        description=(
+            "{{ $value | humanizePercentage }} of the launches decided in the last "
+            f"{burn.long} were dropped as stale in {{{{ $labels.job }}}} "
+            f"(limit {burn.threshold:.1%}, also exceeded over {burn.short}). "
+            "Nothing wrong was launched; work waits too long in the queue. Look at the drop reasons, then at "
+            "quotas, API throttling and how fast worker pods are created."
+        ),
+    )
+
+
+def _sidecar_down() -> dict[str, Any]:
+    info = _RULES.series("build_info")
+    return _alert(
+        "SteadfastSidecarDown",
+        runbook="sidecar-down",
+        expr=f"  (up == 0 and on (job, instance) present_over_time({info}[1h]))\nor\n  absent({info})\n",
+        wait="5m",
+        labels={"severity": "warning"},
+        summary="The Steadfast sidecar cannot be scraped, so its silence is not good news.",
+        description=(
+            "{{ if $labels.instance }}The sidecar at {{ $labels.instance }} of {{ $labels.job }} does not "
+            "answer the scrape.{{ else }}No Steadfast sidecar is scraped at all.{{ end }} "
+            "Tasks are not affected. No drop, reattach or error is seen until it is back; what is counted "
+            "meanwhile appears then, as long as the scheduler's pod lives."
+        ),
+    )
+
+
+def _patch_inactive() -> dict[str, Any]:
+    guard = {"component": "launch_guard"}
+    working = _RULES.series("patch_active", **guard, mode=("enforce", "observe"))
+    chosen = _RULES.series("patch_active", **guard, mode="off")
+    return _alert(
+        "SteadfastPatchInactive",
+        runbook="patch-inactive",
+        expr=(
+            f"  max by (namespace, job, instance) ({working}) == 0\n"
+            f"unless\n"
+            f"  max by (namespace, job, instance) ({chosen}) == 1\n"
+        ),
+        wait="10m",
+        labels={"severity": "warning"},
+        summary="A scheduler runs without the launch guard although it is not switched off.",
+        description=(
+            "The scheduler at {{ $labels.instance }} of {{ $labels.job }} launches worker pods with "
+            "Airflow's native behaviour. Read its first log lines that name steadfast: they give the "
+            "reason, most often an untested provider version or an executor setting that does not name the "
+            "guard."
+        ),
+    )
+
+
+def _alert(
+    name: str,
+    *,
+    runbook: str,
+    expr: str,
+    wait: str,
+    labels: dict[str, str],
+    summary: str,
+    description: str,
+    keep_firing: str | None = None,
+) -> dict[str, Any]:
+    alert: dict[str, Any] = {"alert": name, "expr": expr, "for": wait}
+    if keep_firing:
+        alert["keep_firing_for"] = keep_firing
+    return alert | {
+        "labels": labels,
+        "annotations": {
+            "summary": summary,
+            "description": description,
+            "runbook_url": f"{RUNBOOKS}/{runbook}.md",
+        },
+    }
+
+
+class _BlockDumper(yaml.SafeDumper):
+    """Writes a text of several lines as a block, as people write rules."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_BlockDumper.add_representer(str, _text)
+
+
+def rules_yaml() -> str:
+    """Return the rule file as YAML; the same text on every call."""
+    body = yaml.dump(rule_file(), Dumper=_BlockDumper, sort_keys=False, width=110, allow_unicode=True)
+    return f"{_HEADER}{body}"
