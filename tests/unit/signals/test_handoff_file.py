@@ -131,7 +131,7 @@ signals.configure_handoff(folder)
 for _ in range(4):
     signals.totals().increment({DECIDED!r})
     signals.totals().flush()
-assert signals.totals().value({DECIDED!r}) == 4
+assert signals.totals().value({DECIDED!r}) == 14
 if how == "full":
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 else:
