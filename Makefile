@@ -56,6 +56,7 @@ lint: env ## Format check, ruff, mypy strict, import contracts, generated files 
 	$(RUN)/ruff check $(CODE)
 	$(RUN)/mypy provider_patch sidecar dashboards tests/support tests/cluster
 	$(RUN)/lint-imports
+	$(RUN)/python -m tests.support.generated check
 
 .PHONY: unit
 unit: env ## Pure logic only
