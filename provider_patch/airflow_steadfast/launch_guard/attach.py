@@ -27,6 +27,7 @@ class Guard:
         self.observe = observe
         self._executor = executor
         self._job_id = job_id
+        self._audit_rows: list[Any] = []
         self._snapshot = Snapshot(chosen.guard_check_timeout)
         self.queue = GuardedQueue(
             LaunchCheck(self._snapshot, job_id),
@@ -41,6 +42,13 @@ class Guard:
         entry = self.queue.entry_of(job)
         return entry is not None and not self.observe and not entry.unguarded
 
+    def begin_loop(self) -> None:
+        """Start a scheduler loop; audit rows of earlier ones have been saved once they left the executor."""
+        if self._audit_rows:
+            waiting = set(map(id, self._executor._task_event_logs))  # noqa: SLF001 - the base class's deque
+            self._audit_rows = [row for row in self._audit_rows if id(row) in waiting]
+        self.queue.begin_loop()
+
     def close(self) -> None:
         """Write the totals and close the connection. Idempotent, never raises."""
         signals.totals().flush(force=True)
@@ -48,7 +56,7 @@ class Guard:
 
     def _dropped(self, entry: Entry, verdict: Verdict) -> None:
         drop.clear_books(self._executor, entry, verdict, self.queue.current, self._job_id)
-        drop.report(self._executor, entry, verdict, self._job_id)
+        self._audit_rows += drop.report(self._executor, entry, verdict, self._job_id)
         signals.totals().flush()
 
 

@@ -56,8 +56,13 @@ def _runs_under_this_scheduler(entry: Entry, verdict: Verdict, job_id: int) -> b
     )
 
 
-def report(executor: Any, entry: Entry, verdict: Verdict, job_id: int) -> None:
-    """Write the log line, and the audit-log row through the executor's own channel."""
+def report(executor: Any, entry: Entry, verdict: Verdict, job_id: int) -> list[Any]:
+    """Write the log line, and the audit-log row through the executor's own channel.
+
+    Returns the pending rows. The caller keeps them until the scheduler has saved them: it hands them
+    to SQLAlchemy through a generator, and an object that nobody else refers to is saved as an empty row,
+    which the database refuses (seen with Airflow 3.3.2 and SQLAlchemy 2).
+    """
     row = verdict.row
     log.info(
         "Dropped a stale launch, no pod is created: reason=%s %s scheduler_job_id=%s state=%s "
@@ -71,7 +76,7 @@ def report(executor: Any, entry: Entry, verdict: Verdict, job_id: int) -> None:
         row.queued_dttm if row else None,
     )
     if entry.launch is None:
-        return
+        return []
     extra: dict[str, Any] = {
         "reason": verdict.reason,
         "task_instance_id": entry.launch.ti_id,
@@ -85,3 +90,5 @@ def report(executor: Any, entry: Entry, verdict: Verdict, job_id: int) -> None:
             "queued_by_job_id": row.queued_by_job_id,
         }
     executor.log_task_event(event=AUDIT_EVENT, extra=json.dumps(extra), ti_key=entry.launch.key)
+    pending = getattr(executor, "_task_event_logs", ())
+    return [pending[-1]] if pending else []

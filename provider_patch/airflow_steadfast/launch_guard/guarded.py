@@ -37,7 +37,7 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
         if guard is None:
             super().sync()
             return
-        _quietly(guard.queue.begin_loop)
+        _quietly(guard.begin_loop)
         try:
             super().sync()
         finally:
