@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything in the repository that is made by a command: ``write`` makes it, ``check`` exits 1 where it drifted."""
+"""Everything that a command makes: ``write`` makes it, ``check`` exits 1 where it drifted."""
 
 from __future__ import annotations
 
