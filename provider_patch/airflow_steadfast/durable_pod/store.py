@@ -77,21 +77,29 @@ class Store:
 def _tell(error: Exception) -> StoreError:
     """Return what an error of the store means.
 
-    The supervisor hands over ``error.detail = {"status_code", "message", "detail": <the body>}``
-    (task SDK 1.3). A 404 without the body's ``reason`` is a server that has no such route: older
-    than the worker, and no statement about the task instance.
+    A 404 without the body's ``reason`` is a server that has no such route: older than the worker, and
+    no statement about the task instance.
     """
-    detail = getattr(getattr(error, "error", None), "detail", None)
-    detail = detail if isinstance(detail, dict) else {}
-    status = detail.get("status_code")
+    status, body = _answer(error)
     if status == _FORBIDDEN:
         return StoreForbiddenError(str(error))
-    if status == _NOT_FOUND and _reason(detail) == "not_found":
+    inner = body.get("detail") if isinstance(body, dict) else None
+    if status == _NOT_FOUND and isinstance(inner, dict) and inner.get("reason") == "not_found":
         return TaskInstanceGoneError(str(error))
     return StoreUnavailableError(f"{type(error).__name__}: {error}")
 
 
-def _reason(detail: dict[str, Any]) -> Any:
-    body = detail.get("detail")
-    inner = body.get("detail") if isinstance(body, dict) else None
-    return inner.get("reason") if isinstance(inner, dict) else None
+def _answer(error: Exception) -> tuple[Any, Any]:
+    """Return the server's status and decoded body, None for each that is unknown.
+
+    The supervisor hands over ``error.detail = {"status_code", "message", "detail": <the body>}`` (task
+    SDK 1.3); where it shares the task's process, as in ``dag.test()``, the HTTP error itself arrives.
+    """
+    detail = getattr(getattr(error, "error", None), "detail", None)
+    if isinstance(detail, dict):
+        return detail.get("status_code"), detail.get("detail")
+    response = getattr(error, "response", None)
+    try:
+        return getattr(response, "status_code", None), None if response is None else response.json()
+    except Exception:
+        return getattr(response, "status_code", None), None
