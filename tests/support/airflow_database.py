@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A metadata database that Airflow itself has migrated, on a real PostgreSQL, for in-process use of Airflow."""
+"""A metadata database that Airflow itself has migrated, on a real PostgreSQL, for this process's Airflow."""
 
 from __future__ import annotations
 

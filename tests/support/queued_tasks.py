@@ -30,7 +30,7 @@ START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 @dataclass
 class QueuedTasks:
-    """One Dag of many tasks; its runs and what happens to them, committed at once like other processes would."""
+    """One Dag of many tasks; its runs and what happens to them, committed as another process would."""
 
     size: int = 8
     dag_id: str = "guarded"

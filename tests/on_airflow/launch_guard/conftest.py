@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
     with postgres_server() as running:
         airflow_database.migrate(running, tmp_path_factory.mktemp("airflow"))

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When the guard works, when it only counts, and when it leaves the executor alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_steadfast import capabilities, signals
+from airflow_steadfast.launch_guard.queue import GuardedQueue
+
+pytestmark = [pytest.mark.airflow, pytest.mark.postgres]
+
+
+def total(name, **labels):
+    return signals.totals().value(f"steadfast_{name}", **labels)
+
+
+def submit(executor, workloads):
+    for workload in workloads:
+        executor.queue_workload(workload, None)
+
+
+def active():
+    return {
+        mode for mode in signals.catalogue.MODES if total("patch_active", component="launch_guard", mode=mode)
+    }
+
+
+def test_enforce_is_the_default(start_executor):
+    executor = start_executor()
+    assert isinstance(executor.task_queue, GuardedQueue)
+    assert active() == {"enforce"}
+
+
+def test_constructing_one_does_nothing(database):
+    from airflow_steadfast.launch_guard.executor import GuardedKubernetesExecutor
+
+    executor = GuardedKubernetesExecutor()
+    assert executor.task_queue is None
+    assert executor._steadfast_guard is None
+    executor.end()
+
+
+def test_observe_counts_and_leaves_the_decision_to_the_stock_executor(tasks, start_executor, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__STEADFAST__LAUNCH_GUARD", "observe")
+    executor = start_executor()
+    executor._should_create_pod_for_execute_task = lambda *_: True
+    ids = tasks.run()
+    submit(executor, tasks.queue(ids[:3]))
+    tasks.change(ids[:1], state="success")
+    executor.heartbeat()
+    assert executor.kube_scheduler.launched_ids == ids[:3]
+    assert total("workloads_would_drop_total", reason="state_changed") == 1
+    assert total("workloads_dropped_total", reason="state_changed") == 0
+    assert total("launches_decided_total") == 3
+    assert active() == {"observe"}
+
+
+def test_off_is_the_stock_executor(tasks, start_executor, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__STEADFAST__LAUNCH_GUARD", "off")
+    executor = start_executor()
+    ids = tasks.run()
+    submit(executor, tasks.queue(ids[:2]))
+    tasks.change(ids[:1], state="success")
+    executor.heartbeat()
+    assert not isinstance(executor.task_queue, GuardedQueue)
+    assert executor.kube_scheduler.launched_ids == ids[1:2]
+    assert total("launches_decided_total") == 0
+    assert active() == set()
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_provider_newer_than_tested_is_left_alone(allowed, start_executor, monkeypatch, caplog):
+    monkeypatch.setattr(capabilities, "NEWEST_PROVIDER", "10.24.0")
+    monkeypatch.setenv("AIRFLOW__STEADFAST__ALLOW_UNTESTED", str(allowed))
+    executor = start_executor()
+    assert isinstance(executor.task_queue, GuardedQueue) is allowed
+    assert active() == ({"enforce"} if allowed else set())
+    lines = [record.getMessage() for record in caplog.records if "not active" in record.getMessage()]
+    assert len(lines) == (0 if allowed else 1)
+    if not allowed:
+        assert "10.25.0 is newer than 10.24.0" in lines[0]
+
+
+def test_a_seam_that_does_not_match_is_left_alone_even_if_untested_is_allowed(start_executor, monkeypatch):
+    from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor
+
+    monkeypatch.setenv("AIRFLOW__STEADFAST__ALLOW_UNTESTED", "True")
+    monkeypatch.setattr(KubernetesExecutor, "_flush_task_queue", lambda: None)
+    executor = start_executor()
+    monkeypatch.undo()
+    assert not isinstance(executor.task_queue, GuardedQueue)
+
+
+@pytest.mark.parametrize("job_id", [None, "manual"])
+def test_a_job_id_that_is_no_schedulers_is_launched_unchecked(job_id, tasks, start_executor, tmp_path):
+    executor = start_executor(job_id=job_id)
+    ids = tasks.run()
+    submit(executor, tasks.queue(ids[:2]))
+    executor.heartbeat()
+    assert executor.kube_scheduler.launched_ids == ids[:2]
+    assert total("launch_check_errors_total", reason="job_id_not_numeric") == 1
+    assert not (tmp_path / "scheduler.json").exists()
+
+
+def test_a_workload_that_is_no_task_instance_is_launched_unchecked(start_executor):
+    from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+
+    executor = start_executor()
+    job = KubernetesJob("callback", ["something else"], None, None)
+    executor.task_queue.put(job)
+    executor.sync()
+    assert executor.kube_scheduler.launched == [job]
+    assert total("launch_check_errors_total", reason="unsupported_workload") == 1
+
+
+def test_an_airflow_without_workloads_is_launched_unchecked(tasks, start_executor, monkeypatch):
+    import sys
+
+    executor = start_executor()
+    ids = tasks.run()
+    workloads = tasks.queue(ids[:2])
+    tasks.change(ids[:1], state="success")
+    submit(executor, workloads)
+    with monkeypatch.context() as patched:
+        jobs = []
+        real_put = executor.task_queue.put
+        executor.task_queue.put = jobs.append
+        executor.trigger_tasks(10)
+        executor.task_queue.put = real_put
+        patched.setitem(sys.modules, "airflow.executors.workloads", None)
+        for job in jobs:
+            executor.task_queue.put(job)
+    executor.sync()
+    assert executor.kube_scheduler.launched_ids == ids[:2]
+    assert total("launch_check_errors_total", reason="import_error") == 2
+
+
+def test_hold_longer_than_the_queue_timeout_is_reported_and_the_default_used(
+    start_executor, monkeypatch, caplog
+):
+    monkeypatch.setenv("AIRFLOW__STEADFAST__GUARD_MAX_HOLD", "700")
+    executor = start_executor()
+    assert executor.task_queue._max_hold == 60
+    (line,) = [record.getMessage() for record in caplog.records if "guard_max_hold" in record.getMessage()]
+    assert "task_queued_timeout" in line
+    assert total("settings_errors_total") == 1

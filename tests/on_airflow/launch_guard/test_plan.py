@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The check looks each task instance up in the primary key, however large the table is."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.dialects import postgresql
+
+from airflow_steadfast.launch_guard.snapshot import MAX_IDS, Snapshot, query
+
+pytestmark = [pytest.mark.airflow, pytest.mark.postgres, pytest.mark.postgres_plan]
+
+ROWS = 200_000
+
+
+@pytest.fixture
+def large(tasks, server, database):
+    tasks.run()
+    columns = server.psql(
+        "SELECT string_agg(column_name, ',') FROM information_schema.columns "
+        "WHERE table_name = 'task_instance'",
+        database,
+    ).split(",")
+    values = {"id": "gen_random_uuid()", "map_index": "number"}
+    server.psql(
+        f"INSERT INTO task_instance ({', '.join(columns)}) "
+        f"SELECT {', '.join(values.get(column, column) for column in columns)} "
+        f"FROM (SELECT * FROM task_instance LIMIT 1) one, generate_series(1, {ROWS}) number",
+        database,
+    )
+    server.psql("ANALYZE task_instance", database)
+    return server.psql(f"SELECT id FROM task_instance LIMIT {MAX_IDS}", database).split()
+
+
+@pytest.mark.parametrize("ids", [1, 16, MAX_IDS])
+def test_the_plan_is_a_primary_key_look_up(ids, large, server, database):
+    engine = create_engine(server.url(database))
+    compiled = query(large[:ids]).compile(
+        dialect=postgresql.dialect(), compile_kwargs={"render_postcompile": True, "literal_binds": True}
+    )
+    with engine.connect() as connection:
+        plan = "\n".join(row[0] for row in connection.exec_driver_sql(f"EXPLAIN {compiled}"))
+    engine.dispose()
+    assert "task_instance_pkey" in plan
+    assert "Seq Scan" not in plan
+    assert "Filter" not in plan
+
+
+def test_a_batch_of_a_thousand_is_answered_within_the_default_timeout(large):
+    snapshot = Snapshot(2)
+    assert set(snapshot.read(large)) == set(large)
+    snapshot.close()
