@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: ``steadfast-sidecar [serve|init-db] [flags]``.
+"""The command line: ``steadfast-sidecar [serve|init-db|metrics] [flags]``.
 
 Exit status: 0 done, 1 a check or the creation of the tables failed, 2 a wrong setting.
 """
@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import airflow_steadfast
-from steadfast_sidecar import logs, settings
+from steadfast_sidecar import logs, metrics_page, settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,9 @@ WRONG_SETTING = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     options = vars(_parser().parse_args(arguments))
+    if options["command"] == "metrics":
+        sys.stdout.write(metrics_page.page())
+        return 0
     try:
         config = settings.load(options)
     except settings.SettingsError as error:
@@ -41,7 +44,13 @@ def _parser() -> argparse.ArgumentParser:
         description="Turns the scheduler's hand-off file and the workers' outbox into Prometheus metrics.",
         epilog="A flag wins over its variable, which wins over the default.",
     )
-    parser.add_argument("command", nargs="?", choices=["serve", "init-db"], default="serve")
+    parser.add_argument(
+        "command",
+        nargs="?",
+        choices=["serve", "init-db", "metrics"],
+        default="serve",
+        help="serve the metrics, create the sidecar's tables, or describe the metrics as Markdown",
+    )
     parser.add_argument(
         "--check", action="store_true", help="read each source once, say how it went, and exit"
     )

@@ -15,14 +15,13 @@ from steadfast_sidecar.sources import HandoffSource, OutboxSource, outbox_bypass
 from steadfast_sidecar.tally import Tally
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from steadfast_sidecar.settings import Settings
     from steadfast_sidecar.sources import Source
 
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 2.0
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def sources_of(settings: Settings) -> tuple[Source, ...]:
@@ -42,8 +41,7 @@ class Service:
         self._pollers = [
             Poller(source, self._tally, settings.poll_interval) for source in sources_of(settings)
         ]
-        self._stop = threading.Event()
-        self._hurry = threading.Event()
+        self._stopping = False
         probes = {"/livez": self._livez, "/readyz": self._readyz}
         self._server = Server(settings.listen, exposition.registry(self._tally), probes)
 
@@ -54,25 +52,21 @@ class Service:
 
     def run(self) -> None:
         """Serve; returns after an orderly end."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        # Waited for, not handled: a handler that touches a lock may interrupt the holder of that very lock.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         server = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
         server.start()
         for poller in self._pollers:
             poller.start()
         log.info("serving metrics on port %d as consumer %s", self.port, self._settings.consumer)
-        self._stop.wait()
+        signal.sigwait(_ENDING)
+        self._stopping = True
         log.info("stopping: /metrics is served for %g s more", self._settings.shutdown_linger)
-        self._hurry.wait(self._settings.shutdown_linger)
+        signal.sigtimedwait(_ENDING, self._settings.shutdown_linger)
         for poller in self._pollers:
             poller.stop(STOP_SECONDS)
         self._server.shutdown()
         self._server.server_close()
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self._stop.is_set():
-            self._hurry.set()
-        self._stop.set()
 
     def _livez(self) -> tuple[bool, str]:
         if all(poller.progresses() for poller in self._pollers):
@@ -80,7 +74,7 @@ class Service:
         return False, "a work loop does not progress"
 
     def _readyz(self) -> tuple[bool, str]:
-        if self._stop.is_set():
+        if self._stopping:
             return False, "stopping"
         if not self._tally.was_read():
             return False, "first read not done"

@@ -124,7 +124,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "handoff_max_age",
-        "120",
+        "60",
         _seconds(30, 86400),
         "age in seconds at which the hand-off file counts as left by a dead writer, which writes every 15 s",
     ),

@@ -60,6 +60,13 @@ class SidecarProcess:
             assert time.monotonic() < deadline, f"{name}{labels} is {seen}, not {expected}:\n{self.log}"
             time.sleep(0.05)
 
+    def await_status(self, expected: int, path: str) -> None:
+        """Wait until a path answers with a status."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (seen := self.get(path))[0] != expected:
+            assert time.monotonic() < deadline, f"{path} answers {seen}, not {expected}:\n{self.log}"
+            time.sleep(0.05)
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real process: its first scrape, its probes, its end. SQLite stands in for Airflow's database here."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import sqlite3
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from airflow_steadfast.signals import Totals, outbox
+from steadfast_sidecar import exposition
+from steadfast_sidecar.server import Server
+from steadfast_sidecar.settings import Address
+from steadfast_sidecar.tally import Tally
+from tests.support.sidecar_process import sidecar_process
+from tests.unit.sidecar.test_tally_and_exposition import expected_series
+
+DECIDED = "steadfast_launches_decided_total"
+STATE_STORE = """
+CREATE TABLE task_state_store (
+    id INTEGER PRIMARY KEY, dag_run_id INTEGER, task_id TEXT, map_index INTEGER, key TEXT, value TEXT,
+    UNIQUE (dag_run_id, task_id, map_index, key)
+)
+"""
+
+
+@pytest.fixture
+def database(tmp_path):
+    connection = sqlite3.connect(tmp_path / "airflow.db", isolation_level=None)
+    connection.execute(STATE_STORE)
+    yield connection
+    connection.close()
+
+
+def flags(folder, database=None):
+    url = ["--database-url", f"sqlite:///{folder}/airflow.db"] if database else []
+    return ["--handoff-dir", str(folder), "--poll-interval", "0.2", "--shutdown-linger", "0", *url]
+
+
+def write_event(database, key):
+    database.execute(
+        "INSERT INTO task_state_store (dag_run_id, task_id, map_index, key, value) "
+        "VALUES (1, 't', -1, ?, '{}')",
+        [key],
+    )
+
+
+def test_the_first_scrape_has_every_series_at_zero(tmp_path, database):
+    Totals().configure(tmp_path)
+    with sidecar_process(*flags(tmp_path, database)) as sidecar:
+        samples = sidecar.metrics()
+        live = {
+            "steadfast_source_up",
+            "steadfast_source_last_success_timestamp_seconds",
+            "steadfast_handoff_mtime_seconds",
+        }
+        for name, labels in expected_series():
+            assert (samples[name, labels] == 0) == (name not in live), name
+
+
+@pytest.mark.promtool
+def test_promtool_finds_nothing_to_say(tmp_path):
+    with sidecar_process(*flags(tmp_path)) as sidecar:
+        body = sidecar.get("/metrics")[1]
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=body, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_counts_of_both_sources_and_a_restart_that_keeps_them(tmp_path, database):
+    scheduler = Totals()
+    scheduler.configure(tmp_path)
+    arguments = [*flags(tmp_path, database), "--consumer", "same"]
+    with sidecar_process(*arguments) as sidecar:
+        scheduler.increment(DECIDED)
+        scheduler.flush()
+        write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+        sidecar.await_value(1, DECIDED)
+        sidecar.await_value(1, "steadfast_reattach_label_fallbacks_total", reason="no_record")
+    with sidecar_process(*arguments) as sidecar:
+        sidecar.await_value(1, "steadfast_source_up", source="outbox")
+        assert sidecar.value("steadfast_reattach_label_fallbacks_total", reason="no_record") == 1
+        assert sidecar.value(DECIDED) == 1
+
+
+def test_sources_that_are_not_there_are_down_and_nothing_crashes(tmp_path):
+    with sidecar_process(*flags(tmp_path / "absent")) as sidecar:
+        for source in ("handoff", "outbox"):
+            assert sidecar.value("steadfast_source_up", source=source) == 0
+        assert sidecar.get("/livez") == (200, "ok\n")
+        assert sidecar.get("/readyz") == (200, "ok; down: handoff, outbox\n")
+        assert "source handoff is down (missing)" in sidecar.log
+        assert "source outbox is down (no_database)" in sidecar.log
+        (tmp_path / "absent").mkdir()
+        Totals().configure(tmp_path / "absent")
+        sidecar.await_value(1, "steadfast_source_up", source="handoff")
+        assert sidecar.log.count("source handoff") == 2
+
+
+def test_the_landing_page_and_a_wrong_path(tmp_path):
+    with sidecar_process(*flags(tmp_path)) as sidecar:
+        status, body = sidecar.get("/")
+        assert status == 200
+        for path in ("/metrics", "/livez", "/readyz"):
+            assert f'href="{path}"' in body
+        assert sidecar.get("/nothing")[0] == 404
+
+
+def test_a_compressed_scrape(tmp_path):
+    with sidecar_process(*flags(tmp_path)) as sidecar:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{sidecar.port}/metrics", headers={"Accept-Encoding": "gzip"}
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - http to loopback
+            assert DECIDED in gzip.decompress(answer.read()).decode()
+
+
+def test_sigterm_is_an_orderly_end_after_the_linger(tmp_path):
+    lingering = [*flags(tmp_path)[:-1], "600"]
+    with sidecar_process(*lingering) as sidecar:
+        sidecar.process.terminate()
+        sidecar.await_status(503, "/readyz")
+        assert sidecar.get("/metrics")[0] == 200, "the last counts can be scraped"
+        assert sidecar.get("/livez")[0] == 200
+        assert sidecar.terminate() == 0, "a second signal ends the lingering"
+
+
+def test_json_logs_are_one_object_per_line(tmp_path):
+    import json
+
+    with sidecar_process(*flags(tmp_path), "--log-format", "json") as sidecar:
+        lines = [json.loads(line) for line in sidecar.log.splitlines()]
+    assert {"time", "level", "logger", "message"} <= set(lines[0])
+
+
+def test_it_imports_neither_airflow_nor_a_kubernetes_client(tmp_path):
+    program = (
+        "import sys, steadfast_sidecar.cli, steadfast_sidecar.service\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('airflow', 'kubernetes')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_an_empty_host_serves_both_families():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 address here")
+    with Server(Address("", 0), exposition.registry(Tally()), {}) as server:
+        assert server.address_family == socket.AF_INET6
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, server.server_port), timeout=10).close()
+
+
+def test_without_ipv6_an_empty_host_means_ipv4(monkeypatch):
+    monkeypatch.setattr(socket, "has_ipv6", False)
+    with Server(Address("", 0), exposition.registry(Tally()), {}) as server:
+        assert server.address_family == socket.AF_INET
+        socket.create_connection(("127.0.0.1", server.server_port), timeout=10).close()
+
+
+def test_the_metrics_page_is_up_to_date():
+    from pathlib import Path
+
+    from steadfast_sidecar.metrics_page import page
+
+    committed = Path(__file__).parents[3] / "docs" / "metrics.md"
+    assert committed.read_text() == page(), "run: python -m steadfast_sidecar metrics > docs/metrics.md"
