@@ -136,9 +136,7 @@ def test_an_airflow_without_workloads_is_launched_unchecked(tasks, start_executo
     assert total("launch_check_errors_total", reason="import_error") == 2
 
 
-def test_hold_longer_than_the_queue_timeout_is_reported_and_the_default_used(
-    start_executor, monkeypatch, caplog
-):
+def test_a_hold_longer_than_the_queue_timeout_is_reported(start_executor, monkeypatch, caplog):
     monkeypatch.setenv("AIRFLOW__STEADFAST__GUARD_MAX_HOLD", "700")
     executor = start_executor()
     assert executor.task_queue._max_hold == 60
