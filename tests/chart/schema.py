@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles chart/values.schema.yaml to the JSON that Helm reads.
 
-``python -m tests.chart.schema compile`` writes it; ``check`` exits 1 when the committed JSON is not what the
-source gives. YAML anchors and merges are resolved and the now unused ``definitions`` are left out, so that Helm's messages name
-the user's key and no reference.
+``python -m tests.chart.schema compile`` writes it; ``check`` exits 1 when the committed JSON is not what
+the source gives. YAML anchors and merges are resolved and the then unused ``definitions`` left out, so that
+Helm's messages name the user's key and no reference.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def main(argv: list[str]) -> int:
     if argv == ["check"]:
         if TARGET.exists() and TARGET.read_text(encoding="utf-8") == compiled():
             return 0
-        print("chart/values.schema.json is out of date: run python -m tests.chart.schema compile", file=sys.stderr)
+        print(
+            "chart/values.schema.json is out of date: run python -m tests.chart.schema compile",
+            file=sys.stderr,
+        )
         return 1
     print("usage: python -m tests.chart.schema compile|check", file=sys.stderr)
     return 2

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: INP001, T201 - a script that a probe runs: its output is the probe's message
 """Liveness probe: does this pod's Airflow job still send heartbeats?
 
 ``python heartbeat.py JOB_TYPE`` exits 0 when a running job of that type on this host was heard within
@@ -32,14 +33,16 @@ def last_heartbeat(url: str, job_type: str, hostname: str) -> datetime | None:
     arguments = {"connect_timeout": 10} if parsed.get_backend_name() == "postgresql" else {}
     engine = create_engine(parsed, poolclass=NullPool, connect_args=arguments)
     with engine.connect() as connection:
-        found = connection.execute(text(QUERY), {"job_type": job_type, "hostname": hostname}).scalar()
+        found: datetime | None = connection.execute(
+            text(QUERY), {"job_type": job_type, "hostname": hostname}
+        ).scalar()
     if found is None:
         return None
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
 def local_hostname() -> str:
-    """This host as Airflow's default callable names it in the job table: the canonical name, if there is one."""
+    """This host as Airflow's default callable names it in the job table: its canonical name, if any."""
     name = socket.gethostname()
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM, flags=socket.AI_CANONNAME)
@@ -54,7 +57,7 @@ def main(argv: list[str]) -> int:
     url = os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
     if not url or os.environ.get("AIRFLOW__CORE__HOSTNAME_CALLABLE"):
         command = ["airflow", "jobs", "check", "--job-type", job_type, "--local"]
-        os.execvp(command[0], command)
+        os.execvp(command[0], command)  # noqa: S606 - the probe becomes the command
     hostname = local_hostname()
     heard = last_heartbeat(url, job_type, hostname)
     if heard is None:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: INP001, T201 - a script that a Job runs: its output is the Job's log
 """Makes the release's secrets where they are absent, and never changes one that is there.
 
 ``python secrets_init.py PLAN`` reads the plan that the chart wrote (JSON):
 
-* ``trial_database`` (optional): Secret and key of the trial PostgreSQL's password, and what the metadata
-  connection is made of. Both Secrets are made if absent.
-* ``keys``: Secrets with one random key each; ``form`` is ``fernet`` or ``token``. A ``guarded`` one is not made
-  beside a database in which Airflow has already lived: a new fernet key could not read the connections and
+* ``trial_database`` (optional): Secret and key of the trial PostgreSQL's password, and what the
+  metadata connection is made of. Both Secrets are made if absent.
+* ``keys``: Secrets with one random key each; ``form`` is ``fernet`` or ``token``. A ``guarded`` one is not
+  made beside a database in which Airflow has already lived: a new fernet key could not read the connections and
   variables that are stored there, and a new token key would turn away the tasks that are running.
 * ``database``: Secret and key of the metadata connection, read for that check.
 * ``allow_new_keys``: true skips the check.
@@ -33,7 +34,7 @@ CONFLICT, NOT_FOUND = 409, 404
 RETRY_SECONDS = 3
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A reason to stop that the operator can act on."""
 
 
@@ -66,12 +67,18 @@ class SecretStore:
         value = (found.data or {}).get(key)
         return None if value is None else base64.b64decode(value).decode()
 
-    def create(self, name: str, values: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> bool:
+    def create(
+        self, name: str, values: Mapping[str, str], annotations: Mapping[str, str] | None = None
+    ) -> bool:
         """Create one Secret; False when somebody else was faster, whose value then counts."""
         body = {
             "metadata": {
                 "name": name,
-                "labels": {"tier": "airflow", "release": self._release, "app.kubernetes.io/managed-by": "Helm"},
+                "labels": {
+                    "tier": "airflow",
+                    "release": self._release,
+                    "app.kubernetes.io/managed-by": "Helm",
+                },
                 "annotations": {
                     "meta.helm.sh/release-name": self._release,
                     "meta.helm.sh/release-namespace": self._namespace,
@@ -98,7 +105,7 @@ def new_value(form: str) -> str:
 
 
 def holds_airflow(url: str) -> bool:
-    """Whether Airflow has lived in this database: its migration marker is there. Raises when there is no answer."""
+    """Whether Airflow has lived in this database: its migration marker is there. Raises without an answer."""
     from sqlalchemy import create_engine, inspect
     from sqlalchemy.engine import make_url
     from sqlalchemy.pool import NullPool
@@ -111,16 +118,16 @@ def holds_airflow(url: str) -> bool:
 
 
 def wait_for_answer(url: str, seconds: float) -> bool:
-    """``holds_airflow``, asked until the database answers; raises Refused after `seconds`."""
+    """``holds_airflow``, asked until the database answers; raises RefusedError after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         try:
             return holds_airflow(url)
-        except Exception as error:
+        except Exception as error:  # noqa: PERF203 - the loop waits anyway
             if time.monotonic() >= deadline:
                 reason = str(error).splitlines()[0]
                 message = f"the metadata database did not answer within {seconds:.0f} s: {reason}"
-                raise Refused(message) from error
+                raise RefusedError(message) from error
             print(f"waiting for the metadata database: {type(error).__name__}", flush=True)
             time.sleep(RETRY_SECONDS)
 
@@ -140,7 +147,7 @@ def ensure_trial_database(store: SecretStore, trial: Mapping[str, Any], database
 
 
 def ensure_keys(store: SecretStore, plan: Mapping[str, Any]) -> None:
-    """Make the absent keys of the plan; raises Refused for a guarded one beside a database in use."""
+    """Make the absent keys of the plan; raises RefusedError for a guarded one beside a database in use."""
     absent = [item for item in plan["keys"] if store.read(item["name"], item["key"]) is None]
     guarded = [item["name"] for item in absent if item["guarded"]]
     if guarded and not plan["allow_new_keys"]:
@@ -151,14 +158,15 @@ def ensure_keys(store: SecretStore, plan: Mapping[str, Any]) -> None:
                 f"Secret {database['secret']} with key {database['key']!r} is absent: "
                 "create it (data.metadataSecretName) and the Job goes on by itself"
             )
-            raise Refused(message)
+            raise RefusedError(message)
         if wait_for_answer(url, plan["database_wait_seconds"]):
             message = (
-                f"Secret {', '.join(guarded)} is absent, but the database already holds Airflow's data. A new key "
-                "could not read what is stored there. Restore the Secret, or name yours by fernetKeySecretName and "
-                "jwtSecretName; to start over with new keys set steadfast.secrets.allowNewKeysBesideData=true"
+                f"Secret {', '.join(guarded)} is absent, but the database already holds Airflow's data. A new "
+                "key could not read what is stored there. Restore the Secret, or name yours by "
+                "fernetKeySecretName and jwtSecretName; to start over with new keys set "
+                "steadfast.secrets.allowNewKeysBesideData=true"
             )
-            raise Refused(message)
+            raise RefusedError(message)
     for item in absent:
         if store.create(item["name"], {item["key"]: new_value(item["form"])}, item.get("annotations")):
             print(f"made Secret {item['name']}")
@@ -173,7 +181,7 @@ def main(argv: list[str]) -> int:
         if "trial_database" in plan:
             ensure_trial_database(store, plan["trial_database"], plan["database"])
         ensure_keys(store, plan)
-    except Refused as refusal:
+    except RefusedError as refusal:
         print(f"refused: {refusal}", file=sys.stderr)
         return 1
     print("all Secrets are there")

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user writes: bad input fails and names the key; the official chart's keys are taken."""
+
+from __future__ import annotations
+
+import helm_python
+import pytest
+import yaml
+
+from tests.chart import schema
+from tests.chart.render import CHART, airflow_cfg, find, pod_template, render, render_text
+
+GUARDED = "KubernetesExecutor:airflow_steadfast.launch_guard.executor.GuardedKubernetesExecutor"
+
+# What the official chart's root offers (1.22 and the 2.0 line): a values file written for it must be taken.
+OFFICIAL_ROOT = frozenset(
+    [
+        "fullnameOverride",
+        "nameOverride",
+        "useStandardNaming",
+        "revisionHistoryLimit",
+        "uid",
+        "gid",
+        "securityContext",
+        "securityContexts",
+        "containerLifecycleHooks",
+        "airflowHome",
+        "defaultAirflowRepository",
+        "defaultAirflowTag",
+        "defaultAirflowDigest",
+        "airflowVersion",
+        "images",
+        "nodeSelector",
+        "affinity",
+        "tolerations",
+        "topologySpreadConstraints",
+        "schedulerName",
+        "labels",
+        "enableServiceLinks",
+        "imagePullSecrets",
+        "ingress",
+        "networkPolicies",
+        "airflowPodAnnotations",
+        "airflowConfigAnnotations",
+        "airflowLocalSettings",
+        "rbac",
+        "executor",
+        "allowPodLaunching",
+        "allowJobLaunching",
+        "env",
+        "volumes",
+        "volumeMounts",
+        "secret",
+        "enableBuiltInSecretEnvVars",
+        "priorityClasses",
+        "extraSecrets",
+        "extraConfigMaps",
+        "extraEnv",
+        "extraEnvFrom",
+        "data",
+        "fernetKey",
+        "fernetKeySecretName",
+        "fernetKeySecretAnnotations",
+        "apiSecretKey",
+        "apiSecretAnnotations",
+        "apiSecretKeySecretName",
+        "jwtSecret",
+        "jwtSecretAnnotations",
+        "jwtSecretName",
+        "webserverSecretKey",
+        "webserverSecretAnnotations",
+        "webserverSecretKeySecretName",
+        "kerberos",
+        "workers",
+        "scheduler",
+        "createUserJob",
+        "migrateDatabaseJob",
+        "apiServer",
+        "webserver",
+        "triggerer",
+        "dagProcessor",
+        "flower",
+        "statsd",
+        "otelCollector",
+        "pgbouncer",
+        "redis",
+        "registry",
+        "elasticsearch",
+        "opensearch",
+        "ports",
+        "quotas",
+        "limits",
+        "cleanup",
+        "databaseCleanup",
+        "postgresql",
+        "config",
+        "multiNamespaceMode",
+        "podTemplate",
+        "dags",
+        "logs",
+        "ipFamilyPolicy",
+        "ipFamilies",
+        "mountConfigAsDir",
+    ]
+)
+
+
+def set_at(path, value):
+    """{"a": {"b": value}} for "a.b"."""
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        ("steadfast.bogus", 1, "'/steadfast'.*'bogus'"),
+        ("steadfast.launchGuard.mod", "auto", "'/steadfast/launchGuard'.*'mod'"),
+        ("steadfast.launchGuard.mode", "on", "/steadfast/launchGuard/mode"),
+        ("steadfast.launchGuard.maxHoldSeconds", 0, "/steadfast/launchGuard/maxHoldSeconds"),
+        ("steadfast.launchGuard.maxHoldSeconds", "60s", "/steadfast/launchGuard/maxHoldSeconds"),
+        (
+            "steadfast.launchGuard.maxHoldSeconds",
+            600,
+            r"steadfast.launchGuard.maxHoldSeconds: 600 must be below",
+        ),
+        ("steadfast.sidecar.port", 70000, "/steadfast/sidecar/port"),
+        ("steadfast.install.method", "zip", "/steadfast/install/method"),
+        ("steadfast.settings.Guard", 1, "/steadfast/settings'.*'Guard'"),
+        ("steadfst.enabled", True, "'steadfst'"),
+        ("scheduler.replica", 2, "'/scheduler'.*'replica'"),
+        ("workers.kubernetes.resource", {}, "/workers/kubernetes'.*'resource'"),
+        ("executor", "CeleryExecutor", 'executor: "CeleryExecutor" is not supported'),
+        ("executor", "KubernetesExecutor,LocalExecutor", 'executor: "LocalExecutor" is not supported'),
+        ("executor", "GuardedKubernetesExecutor", 'executor: "GuardedKubernetesExecutor" is not supported'),
+        ("config.core.executor", "LocalExecutor", 'config.core.executor: "LocalExecutor" differs'),
+        ("postgresql.enabled", False, "data.metadataConnection.host: no database"),
+        ("networkPolicies.enabled", True, "networkPolicies.enabled: not implemented"),
+        ("kerberos.enabled", True, "kerberos.enabled: not implemented"),
+        ("dags.gitSync.enabled", True, "dags.gitSync.enabled: not implemented"),
+        ("multiNamespaceMode", True, "multiNamespaceMode: not implemented"),
+        ("airflowVersion", "2.11.2", 'airflowVersion: "2.11.2" is not supported'),
+        ("env", [{"name": "A", "valeu": "b"}], "/env/0'.*'valeu'"),
+        ("extraEnv", "just words", "extraEnv: not a YAML list"),
+    ],
+)
+def test_bad_values_fail_and_the_message_names_the_key(path, value, named):
+    with pytest.raises(helm_python.HelmError, match=f"(?s){named}"):
+        render(set_at(path, value))
+
+
+def test_the_templates_know_the_same_keys_as_the_schema():
+    """The check that holds where the schema is skipped must not drift from it."""
+    source = (CHART / "templates" / "_validate.tpl").read_text(encoding="utf-8")
+    listed = source.split('define "steadfast.knownKeys" -}}')[1].split("{{- end -}}")[0]
+    known = {key: set(below) for key, below in yaml.safe_load(listed).items()}
+    tree = yaml.safe_load(schema.SOURCE.read_text(encoding="utf-8"))["properties"]["steadfast"]["properties"]
+    assert known.pop("settings") == {"*"}
+    del tree["settings"]
+    assert known == {key: set(below.get("properties", {})) for key, below in tree.items()}
+
+
+def test_the_schema_is_compiled_from_its_source():
+    assert schema.TARGET.read_text(encoding="utf-8") == schema.compiled()
+
+
+def test_every_default_has_a_place_in_the_schema_and_every_steadfast_key_a_default():
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    tree = yaml.safe_load(schema.SOURCE.read_text(encoding="utf-8"))
+
+    def leaves(node, path=""):
+        for key, below in node.get("properties", {}).items():
+            yield f"{path}.{key}"
+            yield from leaves(below, f"{path}.{key}")
+
+    def has(values, path):
+        for key in path.strip(".").split("."):
+            if not isinstance(values, dict) or key not in values:
+                return False
+            values = values[key]
+        return True
+
+    missing = [
+        path for path in leaves(tree["properties"]["steadfast"]) if not has(defaults["steadfast"], path)
+    ]
+    inside_kubernetes_shapes = (".secrets.serviceAccount.", ".secrets.securityContexts.")
+    assert [path for path in missing if not path.startswith(inside_kubernetes_shapes)] == []
+    assert set(defaults) <= set(tree["properties"])
+
+
+def test_the_official_root_keys_are_all_known():
+    tree = yaml.safe_load(schema.SOURCE.read_text(encoding="utf-8"))
+    assert OFFICIAL_ROOT - set(tree["properties"]) == set()
+
+
+def test_a_values_file_of_the_official_chart_is_taken():
+    values = {
+        "executor": "KubernetesExecutor",
+        "useStandardNaming": True,
+        "statsd": {"enabled": True},
+        "redis": {"enabled": True},
+        "webserverSecretKeySecretName": "old",
+        "data": {"metadataSecretName": "my-db", "brokerUrl": None},
+        "postgresql": {"enabled": False},
+        "config": {"core": {"executor": "{{ .Values.executor }}"}},
+        "scheduler": {
+            "logGroomerSidecar": {"enabled": True, "retentionDays": 7},
+            "podDisruptionBudget": {"enabled": True},
+        },
+        "workers": {"resources": {"requests": {"cpu": "1"}}, "celery": {"replicas": 2}},
+        "migrateDatabaseJob": {"useHelmHooks": False},
+        "x-shared": {"a": "b"},
+    }
+    notes = render_text(values)["airflow/templates/NOTES.txt"]
+    assert (
+        "without effect in this chart: statsd.enabled, redis.enabled, scheduler.podDisruptionBudget.enabled"
+        in notes
+    )
+    objects = render(values)
+    assert pod_template(objects)["spec"]["containers"][0]["resources"] == {
+        "requests": {"cpu": "100m", "memory": "256Mi"}
+    }
+    assert f"executor = {GUARDED}\n" in airflow_cfg(objects)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, GUARDED),
+        ({"executor": GUARDED}, GUARDED),
+        ({"executor": "my.module.FencedKubernetesExecutor"}, "my.module.FencedKubernetesExecutor"),
+        ({"steadfast": {"enabled": False}}, "KubernetesExecutor"),
+        ({"steadfast": {"launchGuard": {"mode": "off"}}}, "KubernetesExecutor"),
+        ({"steadfast": {"launchGuard": {"mode": "observe"}}}, GUARDED),
+        ({"config": {"core": {"executor": "KubernetesExecutor"}}}, GUARDED),
+    ],
+)
+def test_the_executor_that_airflow_is_given(values, expected):
+    assert f"\nexecutor = {expected}\n" in airflow_cfg(render(values))
+
+
+def test_settings_reach_the_section_and_the_free_map_wins():
+    values = {
+        "steadfast": {
+            "launchGuard": {"mode": "observe", "maxHoldSeconds": 30},
+            "durablePod": {"enabled": False},
+            "settings": {"guard_max_hold": 45, "on_unknown_kill": "keep"},
+        }
+    }
+    section = airflow_cfg(render(values)).split("[steadfast]")[1]
+    assert section.split() == [
+        "guard_check_timeout",
+        "=",
+        "2",
+        "guard_max_hold",
+        "=",
+        "45",
+        "handoff_dir",
+        "=",
+        "/var/lib/steadfast/handoff",
+        "launch_guard",
+        "=",
+        "observe",
+        "on_unknown_kill",
+        "=",
+        "keep",
+        "patch_kpo",
+        "=",
+        "False",
+    ]
+
+
+def test_the_execution_api_is_addressed_inside_the_cluster_with_the_base_path():
+    values = {"config": {"api": {"base_url": "https://data.example.com/airflow/"}}}
+    objects = render(values)
+    assert (
+        "execution_api_server_url = http://airflow-api-server.airflow:8080/airflow/execution/\n"
+        in airflow_cfg(objects)
+    )
+    server = find(objects, "Deployment", "airflow-api-server")["spec"]["template"]["spec"]["containers"][0]
+    assert server["livenessProbe"]["httpGet"]["path"] == "/airflow/api/v2/version"
+
+
+def test_off_means_nothing_of_ours():
+    text = "".join(render_text({"steadfast": {"enabled": False}}).values())
+    assert "steadfast-" not in text.replace("steadfast-secrets", "")
+    assert "[steadfast]" not in text
+
+
+def test_addons_only_makes_just_what_the_official_chart_lacks():
+    values = {
+        "steadfast": {
+            "addonsOnly": True,
+            "metrics": {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
+            "dashboards": {"enabled": True},
+        }
+    }
+    kinds = sorted(item["kind"] for item in render(values))
+    assert kinds == ["ConfigMap", "ConfigMap", "PodMonitor", "PrometheusRule"]
