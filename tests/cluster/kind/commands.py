@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running other programs: output into a step's log, errors that name it, nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+TAIL_LINES = 15
+
+_running: set[subprocess.Popen[bytes]] = set()
+_lock = threading.Lock()
+_stopping = threading.Event()
+
+
+class CommandError(Exception):
+    """A program ended with an error; the message holds the command, its exit code and what it said last."""
+
+
+class ClusterError(Exception):
+    """Something that a person has to read; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """The log file of one step: every command, its output, and notes."""
+
+    path: Path
+
+    def note(self, text: str) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(f"# {text}\n")
+
+    def run(
+        self,
+        args: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        """Run ``args`` with output into this log.
+
+        Raises:
+            CommandError: the program is missing or its exit code is not 0.
+        """
+        words = [str(word) for word in args]
+        self.note(f"$ {shlex.join(words)}")
+        with self.path.open("ab") as stream:
+            start = stream.tell()
+            code = _wait(_spawn(words, stream.fileno(), env, cwd))
+        if code:
+            raise CommandError(f"`{_short(words)}` ended with {code}:\n{self.tail(start)}")
+
+    def tail(self, start: int = 0) -> str:
+        """Return the last lines written since byte ``start``."""
+        with self.path.open("rb") as stream:
+            stream.seek(start)
+            lines = stream.read().decode(errors="replace").splitlines()
+        return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:])
+
+
+def output(args: Sequence[str | Path], *, env: Mapping[str, str] | None = None, timeout: float = 60) -> str:
+    """Return what a short command prints on standard output.
+
+    Raises:
+        CommandError: missing program, exit code other than 0, or longer than ``timeout`` seconds.
+    """
+    words = [str(word) for word in args]
+    try:
+        done = subprocess.run(
+            words,
+            env=_environment(env),
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"`{_short(words)}`: {error}") from error
+    if done.returncode:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip()
+        raise CommandError(f"`{_short(words)}` ended with {done.returncode}: {said}")
+    return done.stdout.decode(errors="replace")
+
+
+def works(args: Sequence[str | Path], *, env: Mapping[str, str] | None = None, timeout: float = 20) -> bool:
+    """Return whether a short command ends well. Never raises."""
+    try:
+        output(args, env=env, timeout=timeout)
+    except CommandError:
+        return False
+    return True
+
+
+def stop_all() -> None:
+    """End every command that `Log.run` started and that still runs, with its children.
+
+    Later `Log.run` calls of this process fail at once: used when one of several steps has failed.
+    """
+    _stopping.set()
+    with _lock:
+        children = list(_running)
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+
+
+def _spawn(
+    words: list[str], stream: int, env: Mapping[str, str] | None, cwd: Path | None
+) -> subprocess.Popen[bytes]:
+    if _stopping.is_set():
+        raise CommandError(f"`{_short(words)}` was not started: another step failed")
+    try:
+        child = subprocess.Popen(
+            words,
+            env=_environment(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CommandError(f"`{_short(words)}`: {error}") from error
+    with _lock:
+        _running.add(child)
+    return child
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    try:
+        return child.wait()
+    finally:
+        with _lock:
+            _running.discard(child)
+
+
+def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:
+    return {**os.environ, **(extra or {})}
+
+
+def _short(words: list[str]) -> str:
+    text = shlex.join(words)
+    return text if len(text) <= 160 else text[:157] + "..."

@@ -1,0 +1,3 @@
+module steadfast/cluster/runtime-front
+
+go 1.24.0

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands do: bring the cluster up, take it down, say how it is."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.cluster.kind import existing, paths, prerequisites, programs, stock_image, tools
+from tests.cluster.kind.commands import ClusterError
+from tests.cluster.kind.engine import Engine, choose
+from tests.cluster.kind.node_image import NodeImage
+from tests.cluster.kind.nodes import Nodes
+from tests.cluster.kind.steps import Runner, Step, StepError
+from tests.cluster.kind.versions import STOCK_NODE_IMAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.kind.commands import Log
+
+ENGINE_NEEDS = (
+    prerequisites.DOCKERD,
+    prerequisites.CONTAINERD,
+    prerequisites.RUNC,
+    prerequisites.IP,
+    prerequisites.IPTABLES,
+)
+BUILD_NEEDS = (prerequisites.MMDEBSTRAP, prerequisites.UNSHARE)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The cluster of this user's cache folder, with everything that a start of it needs."""
+
+    place: paths.Paths
+    engine: Engine
+    image: NodeImage
+    runner: Runner
+
+    @property
+    def nodes(self) -> Nodes:
+        return Nodes(self.place, self.engine)
+
+    def up(self, more_tools: tuple[str, ...]) -> None:
+        was_up = self.engine.answers()
+        tag = self.image.tag
+        there = self.engine.has_image(tag) if was_up else self.image.made_in(self.place.docker_data)
+        extra = [self._tool(name) for name in more_tools]
+        stock = False
+        if not there and stock_image.worth_a_try(self.engine):
+            stock = self._pull(extra)
+        if not stock:
+            self.runner.run(
+                [*self._base(build=not there), *([] if there else self.image.steps(self.engine)), *extra]
+            )
+            if not self.engine.has_image(tag):  # Docker's data were removed since
+                self.runner.run([*self._base(build=True), *self.image.steps(self.engine)])
+            self.image.mark(self.place.docker_data, own=self.engine.own)
+            tools.kubectl(self.place)
+        tag = STOCK_NODE_IMAGE if stock else tag
+        tools.docker(self.place, self.engine)
+        if was_up and self.nodes.runs(tag):
+            self.runner.line("cluster ... runs already")
+            return
+        self.runner.one("cluster", lambda log: self._create(tag, log))
+
+    def down(self) -> None:
+        """Delete the nodes and stop what was started; a cluster that cannot be asked is removed by force."""
+
+        def delete(log: Log) -> str:
+            if not self.engine.answers() or not (self.place.bin / "kind").exists():
+                return "not running"
+            return self.nodes.delete(log)
+
+        self.runner.run([Step("cluster", delete), Step("engine", self.engine.stop, ("cluster",))])
+
+    def _create(self, tag: str, log: Log) -> str:
+        self.nodes.delete(log)
+        return self.nodes.create(tag, log)
+
+    def _pull(self, extra: list[Step]) -> bool:
+        def pull(log: Log) -> str:
+            did = stock_image.pull(self.engine, log)
+            stock_image.take_kubectl(self.engine, self.place.bin / "kubectl", log)
+            return did
+
+        try:
+            self.runner.run([*self._base(build=False), *extra, Step("node image", pull, ("engine",))])
+        except StepError as error:
+            self.runner.line(f"kind's node image cannot be pulled, so one is assembled here ({error})")
+            return False
+        return True
+
+    def _base(self, *, build: bool) -> list[Step]:
+        """The steps up to a running engine and `kind`."""
+        needs = (*(ENGINE_NEEDS if self.engine.own else ()), *(BUILD_NEEDS if build else ()))
+        store = self.place.artefacts
+        before_engine: tuple[str, ...] = ("debian packages",)
+        steps = [
+            Step("debian packages", lambda log: prerequisites.ensure(needs, log, self.runner.line)),
+            Step("go", lambda log: programs.prepare(store, log)),
+            Step("kind", lambda log: tools.kind(self.place, log), ("go",)),
+        ]
+        if self.engine.own:
+            front = Step("runtime front", lambda log: programs.RUNTIME_FRONT.build(store, log), ("go",))
+            steps.append(front)
+            before_engine = ("debian packages", "runtime front")
+        return [*steps, Step("engine", self.engine.start, before_engine)]
+
+    def _tool(self, name: str) -> Step:
+        # after the compilation that the cluster waits for
+        return Step(name, lambda log: tools.demand(self.place, name, log), ("go", "kind"))
+
+
+def up(say: Callable[[str], None] = print, *, more_tools: tuple[str, ...] = ()) -> Path:
+    """Bring the cluster up and return its kubeconfig. Idempotent; a killed attempt is taken up again.
+
+    ``more_tools`` names tools of `tools.ON_DEMAND` that are made side by side with the rest.
+
+    Raises:
+        ClusterError: a step failed or something is missing; the message says what and names the log.
+    """
+    if existing.asked_for():
+        say(f"using the cluster of the current context, '{existing.check()}'")
+        return Path(existing.kubeconfig())
+    with _opened(say) as cluster:
+        cluster.up(more_tools)
+        return cluster.place.kubeconfig
+
+
+def down(say: Callable[[str], None] = print) -> None:
+    """Stop the cluster and everything that `up` started. What it built stays in the cache. Idempotent."""
+    if existing.asked_for():
+        say("the cluster of the current context is not ours: left as it is")
+        return
+    with _opened(say) as cluster:
+        cluster.down()
+
+
+def tool(name: str, say: Callable[[str], None] = print) -> Path:
+    """Have a tool of `tools.ON_DEMAND` in the tools folder and return its path."""
+    with _opened(say) as cluster:
+        cluster.runner.one(name, lambda log: tools.demand(cluster.place, name, log))
+        return cluster.place.bin / name
+
+
+def status() -> tuple[bool, str]:
+    """Return whether the cluster runs, and a text about it."""
+    place = paths.find()
+    engine = choose(place)
+    image = NodeImage(place.artefacts)
+    nodes = Nodes(place, engine)
+    answers = engine.answers()
+    runs = answers and (nodes.runs(image.tag) or nodes.runs(STOCK_NODE_IMAGE))
+    whose = "own" if engine.own else "yours"
+    lines = [
+        f"cluster:    {'runs' if runs else 'does not run'}",
+        f"engine:     {whose}, {'up' if answers else 'down'}",
+        f"node image: {image.tag}{'' if answers and engine.has_image(image.tag) else ' (not made)'}",
+        f"kubeconfig: {place.kubeconfig}",
+        f"tools:      {place.bin}",
+        f"logs:       {place.logs}",
+    ]
+    return runs, "\n".join(lines)
+
+
+def environment() -> dict[str, str]:
+    """Return the variables under which `kubectl`, `helm`, `docker` and `kind` reach the cluster."""
+    place = paths.find()
+    env = Nodes(place, choose(place)).environment()
+    if existing.asked_for():
+        env["KUBECONFIG"] = existing.kubeconfig()
+    return env
+
+
+@contextlib.contextmanager
+def _opened(say: Callable[[str], None]) -> Iterator[Cluster]:
+    """Hold the cache's lock: two clones share it, and one start at a time is enough."""
+    place = paths.find()
+    try:
+        place.cache.mkdir(parents=True, exist_ok=True)
+        stream = place.lock.open("a+")
+    except OSError as error:
+        raise ClusterError(f"the cache folder {place.cache} cannot be used: {error}") from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another command holds {place.lock}, waiting for it ...")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield Cluster(place, choose(place), NodeImage(place.artefacts), Runner(place.logs, say))
