@@ -20,8 +20,22 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection, Engine
 
 CONNECT_SECONDS = 2
-STATEMENT_MILLISECONDS = 5000
-IDLE_MILLISECONDS = 15000
+
+_FOR_THIS_TRANSACTION = text(
+    "SELECT "
+    + ", ".join(
+        f"set_config('{name}', '{value}', true)"
+        for name, value in {
+            "statement_timeout": "5s",
+            "idle_in_transaction_session_timeout": "15s",
+            # Few rows are looked up in tables that may be large and, when new, have no statistics: the
+            # planner would read a whole table, where the primary key answers in a probe per row.
+            "enable_hashjoin": "off",
+            "enable_mergejoin": "off",
+            "enable_seqscan": "off",
+        }.items()
+    )
+)
 
 _LIBPQ = {
     "connect_timeout": CONNECT_SECONDS,
@@ -58,15 +72,12 @@ def engine_of(url_text: str) -> Engine:
 def transaction(engine: Engine) -> Iterator[Connection]:
     """Begin, yield, and commit or roll back; raises SourceError for what the database says.
 
-    The limits are set for this transaction alone, which also holds behind a transaction pooler.
+    Limits and planner settings hold for this transaction alone, also behind a transaction pooler.
     """
     try:
         with engine.begin() as connection:
             if engine.dialect.name == "postgresql":
-                connection.execute(text(f"SET LOCAL statement_timeout = {STATEMENT_MILLISECONDS}"))
-                connection.execute(
-                    text(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MILLISECONDS}")
-                )
+                connection.execute(_FOR_THIS_TRANSACTION)
             yield connection
     except SQLAlchemyError as error:
         raise _as_source_error(error) from error

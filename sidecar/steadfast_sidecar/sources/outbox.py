@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CHUNK_ROWS = 20_000
+CHUNK_ROWS = 5_000
 """Rows of the state store looked at in one transaction."""
-OVERLAP_IDS = 20_000
+OVERLAP_IDS = 5_000
 """How far a commit may come behind later ids and still be counted at the next read, not the next sweep."""
 BUDGET_SECONDS = 2.0
 """One read starts no new transaction after this; the next goes on where it stopped."""

@@ -14,7 +14,7 @@ import pytest
 from tests.support.postgres import PostgresServer, postgres_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 TEMPLATE = "airflow_template"
@@ -90,13 +90,3 @@ def airflow_database(server: PostgresServer, template: str) -> AirflowDatabase:
         name,
     )
     return AirflowDatabase(server, name, int(number))
-
-
-@pytest.fixture
-def empty_database(server: PostgresServer) -> Callable[[], str]:
-    def create() -> str:
-        name = f"empty_{next(_NUMBERS)}"
-        server.create_database(name)
-        return name
-
-    return create

@@ -96,15 +96,22 @@ def test_a_key_of_a_later_format_is_left_and_a_damaged_one_is_noted_once(airflow
     source.close()
 
 
-def test_a_database_that_airflow_has_not_migrated_yet_is_tried_again(empty_database, server, tmp_path):
-    name = empty_database()
-    source = OutboxSource(server.url(name), "a")
+def test_a_database_that_airflow_has_not_migrated_yet_is_tried_again(airflow_database):
+    airflow_database.sql("ALTER TABLE task_state_store RENAME TO not_yet")
+    source = OutboxSource(airflow_database.url, "a")
     with pytest.raises(SourceError, match=r"older than 3\.3 or not migrated yet") as caught:
         source.read()
     assert caught.value.reason.code == "no_state_store"
-    run_airflow(server.url(name), tmp_path, "-m", "airflow", "db", "migrate")
+    assert airflow_database.sql("SELECT version_num FROM alembic_version") in caught.value.reason.text
+    airflow_database.sql("ALTER TABLE not_yet RENAME TO task_state_store")
     assert source.read().pending == 0
     source.close()
+
+
+def test_a_database_without_any_table_is_a_reason_too(server):
+    server.create_database("nothing")
+    with pytest.raises(SourceError, match=r"at migration none"):
+        OutboxSource(server.url("nothing"), "a").read()
 
 
 def test_a_table_of_another_shape_is_a_reason_not_a_crash(airflow_database):

@@ -18,8 +18,8 @@ from tests.support.sidecar_process import start_sidecar
 pytestmark = [pytest.mark.airflow, pytest.mark.postgres]
 
 WRITERS = 6
-PER_WRITER = 200
-KILLS = 12
+PER_WRITER = 150
+KILLS = 8
 
 
 class Writer(threading.Thread):
