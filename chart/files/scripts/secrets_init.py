@@ -7,8 +7,8 @@
 * ``trial_database`` (optional): Secret and key of the trial PostgreSQL's password, and what the
   metadata connection is made of. Both Secrets are made if absent.
 * ``keys``: Secrets with one random key each; ``form`` is ``fernet`` or ``token``. A ``guarded`` one is not
-  made beside a database in which Airflow has already lived: a new fernet key could not read the connections and
-  variables that are stored there, and a new token key would turn away the tasks that are running.
+  made beside a database in which Airflow has already lived: a new fernet key could not read the connections
+  and variables that are stored there, and a new token key would turn away the tasks that are running.
 * ``database``: Secret and key of the metadata connection, read for that check.
 * ``allow_new_keys``: true skips the check.
 
@@ -161,8 +161,8 @@ def ensure_keys(store: SecretStore, plan: Mapping[str, Any]) -> None:
             raise RefusedError(message)
         if wait_for_answer(url, plan["database_wait_seconds"]):
             message = (
-                f"Secret {', '.join(guarded)} is absent, but the database already holds Airflow's data. A new "
-                "key could not read what is stored there. Restore the Secret, or name yours by "
+                f"Secret {', '.join(guarded)} is absent, but the database already holds Airflow's data. A "
+                "new key could not read what is stored there. Restore the Secret, or name yours by "
                 "fernetKeySecretName and jwtSecretName; to start over with new keys set "
                 "steadfast.secrets.allowNewKeysBesideData=true"
             )
