@@ -52,7 +52,9 @@ class Totals:
         self._process: dict[str, str | int] = {}
         self._continued = False
         self._failing = False
-        self._dirty = False
+        self._changes = 0
+        self._written_changes = 0
+        self._writing = False
         self._last_write = -math.inf
         for metric in BY_NAME.values():
             self._start_at_zero(metric)
@@ -66,7 +68,7 @@ class Totals:
                 return
             with self._lock:
                 self._counters[key] = self._counters.get(key, 0.0) + amount
-                self._dirty = True
+                self._changes += 1
         except Exception:
             self._complain(f"{name} could not be counted", exc_info=True)
 
@@ -79,7 +81,7 @@ class Totals:
             with self._lock:
                 if self._gauges.get(key) != value:
                     self._gauges[key] = float(value)
-                    self._dirty = True
+                    self._changes += 1
         except Exception:
             self._complain(f"{name} could not be set", exc_info=True)
 
@@ -91,7 +93,7 @@ class Totals:
                 return
             with self._lock:
                 self._histograms[key].observe(seconds)
-                self._dirty = True
+                self._changes += 1
         except Exception:
             self._complain(f"{name} could not be observed", exc_info=True)
 
@@ -131,31 +133,39 @@ class Totals:
         path = self._path
         if path is None or self._owner != os.getpid():
             return
-        if not (force or self._dirty or time.monotonic() - self._last_write >= HEARTBEAT_SECONDS):
+        changed = self._changes != self._written_changes
+        if not (force or changed or time.monotonic() - self._last_write >= HEARTBEAT_SECONDS):
             return
-        try:
-            with self._flush_lock:
+        with self._flush_lock:
+            if self._writing:
+                return  # a signal handler inside the write of its own thread: it would write the same file
+            self._writing = True
+            try:
                 self._continue_from(path)
-                snapshot = self._snapshot()
-                handoff.write(path, snapshot)
-        except Exception as error:
-            self._note_failure(path, error)
-            return
-        self._last_write = time.monotonic()
+                self._write(path)
+            except Exception as error:
+                self._note_failure(path, error)
+            finally:
+                self._writing = False
+
+    def _write(self, path: Path) -> None:
+        snapshot, changes = self._snapshot()
+        handoff.write(path, snapshot)
+        self._last_write, self._written_changes = time.monotonic(), changes
         if self._failing:
             self._failing = False
             log.info("Steadfast: hand-off file %s is written again", path)
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> tuple[Snapshot, int]:
         with self._lock:
-            self._dirty = False
-            return Snapshot(
+            snapshot = Snapshot(
                 written_at=time.time(),
                 process=dict(self._process),
                 counters=dict(self._counters),
                 gauges=dict(self._gauges),
                 histograms={key: totals.copy() for key, totals in self._histograms.items()},
             )
+            return snapshot, self._changes
 
     def _continue_from(self, path: Path) -> None:
         """Add the counts of the file that a predecessor left, once; gauges describe their own process only.
@@ -187,7 +197,6 @@ class Totals:
             self._continued = True
 
     def _note_failure(self, path: Path, error: Exception) -> None:
-        self._dirty = True
         self.increment(WRITE_ERRORS)
         if not self._failing:
             self._failing = True
@@ -235,6 +244,7 @@ class Totals:
         """Replace locks that another thread of the parent may have held at the fork."""
         self._lock = threading.RLock()
         self._flush_lock = threading.RLock()
+        self._writing = False
 
 
 _instances: weakref.WeakSet[Totals] = weakref.WeakSet()

@@ -202,6 +202,24 @@ def test_a_forked_child_writes_nothing_and_does_not_hang_on_a_lock_held_at_the_f
     assert stored(tmp_path) == 1
 
 
+def test_a_write_cut_short_by_an_exit_is_made_up_at_the_next_flush(tmp_path, monkeypatch):
+    totals = Totals()
+    totals.configure(tmp_path)
+    totals.increment(DECIDED)
+    with monkeypatch.context() as patch:
+
+        def leave(*_):
+            totals.flush(force=True)
+            raise SystemExit
+
+        patch.setattr("airflow_steadfast.signals.handoff.encode", leave)
+        with pytest.raises(SystemExit):
+            totals.flush()
+    assert stored(tmp_path) == 0
+    totals.flush()
+    assert stored(tmp_path) == 1
+
+
 def test_threads_lose_no_count(tmp_path):
     totals = Totals()
     totals.configure(tmp_path)
