@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
-from airflow_steadfast import capabilities, import_hook, settings, signals
+from airflow_steadfast import capabilities, settings, signals
 from airflow_steadfast.launch_guard import drop, worker_pod
 from airflow_steadfast.launch_guard.check import LaunchCheck
 from airflow_steadfast.launch_guard.queue import GuardedQueue
@@ -127,7 +128,9 @@ def _publish(mode: str, *, active: bool, component: str = "launch_guard") -> Non
 def _publish_durable_pod(chosen: Settings, found: capabilities.Versions) -> None:
     """Tell of the durable pod as well: worker processes share the configuration but not the hand-off file."""
     untested = "" if chosen.allow_untested else capabilities.untested_reason(found)
-    active = chosen.patch_kpo and import_hook.installed() and not untested
+    # looked up, not imported: without the hook the guard still works
+    hook = sys.modules.get("airflow_steadfast.import_hook")
+    active = chosen.patch_kpo and hook is not None and hook.installed() and not untested
     mode = "durable" if capabilities.has_task_state_store(found) else "reattach_on_restart"
     _publish(mode, active=active, component="durable_pod")
 
