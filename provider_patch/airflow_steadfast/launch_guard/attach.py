@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,8 @@ def attach(executor: Any, stock: type[Any]) -> Guard | None:
         return _attach(executor, stock)
     except Exception:
         log.exception("The launch guard is not active, the executor works natively")
-        _publish("native", active=False)
+        with contextlib.suppress(Exception):
+            _publish("native", active=False)
         return None
 
 

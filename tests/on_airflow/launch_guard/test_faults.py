@@ -123,14 +123,14 @@ def test_held_for_too_long_is_launched_without_a_verdict(tasks, start_executor, 
     assert total("launches_held") == 0
 
 
-def test_a_connection_closed_under_the_check_is_opened_again_at_once(tasks, start_executor, server):
+def test_a_connection_closed_under_the_check_is_opened_again_at_once(tasks, start_executor, server, database):
     executor = start_executor()
     ids = tasks.run()
     enqueue(executor, tasks.queue(ids[:1]))
     executor.sync()
     closed = server.psql(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
-        "AND query LIKE '%FROM task_instance%'"
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+        f"WHERE pid <> pg_backend_pid() AND datname = '{database}'"
     )
     assert int(closed) > 0
     enqueue(executor, tasks_after_reconnect(tasks, ids[1:2]))

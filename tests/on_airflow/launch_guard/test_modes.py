@@ -143,3 +143,11 @@ def test_a_hold_longer_than_the_queue_timeout_is_reported(start_executor, monkey
     (line,) = [record.getMessage() for record in caplog.records if "guard_max_hold" in record.getMessage()]
     assert "task_queued_timeout" in line
     assert total("settings_errors_total") == 1
+
+
+def test_a_guard_that_cannot_be_made_leaves_the_stock_queue(tasks, start_executor, monkeypatch, caplog):
+    monkeypatch.delattr(signals, "totals")
+    executor = start_executor()
+    monkeypatch.undo()
+    assert not isinstance(executor.task_queue, GuardedQueue)
+    assert sum("not active" in record.getMessage() for record in caplog.records) == 1
