@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.stories import NAMESPACE, RELEASE, REPOSITORY, TOOLS_NAMESPACE
@@ -55,7 +56,7 @@ def _families(totals: Mapping[str, float]) -> Iterator[tuple[str, str, dict[str,
     for metric in METRICS:
         family = (f"{metric.name}_count",) if metric.kind == "histogram" else (metric.name,)
         belongs = {key: value for key, value in totals.items() if key.split("{")[0] in family}
-        yield metric.name, metric.help.split(".")[0].split(",")[0], belongs
+        yield metric.name, textwrap.shorten(metric.help.split(".")[0], 60, placeholder=" ..."), belongs
 
 
 def outcome(told: Outcome) -> str:
@@ -66,8 +67,12 @@ def outcome(told: Outcome) -> str:
 
 def alerts(rules: list[dict[str, Any]]) -> str:
     """Show each alerting rule that Prometheus loaded with its state now."""
-    rows = [(rule["name"], rule.get("labels", {}).get("severity", "-"), rule["state"]) for rule in rules]
-    return table(rows, ("alert", "severity", "state"))
+    rows = []
+    for rule in rules:
+        labels = rule.get("labels", {})
+        windows = f"{labels['long']} and {labels['short']}" if "long" in labels else "-"
+        rows.append((rule["name"], windows, labels.get("severity", "-"), rule["state"]))
+    return table(rows, ("alert", "windows", "severity", "state"))
 
 
 def where_to_look() -> str:
