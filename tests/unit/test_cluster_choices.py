@@ -108,7 +108,7 @@ def test_two_cache_folders_share_nothing(tmp_path):
     ],
 )
 def test_commands_get_the_images_interpreter(script, expected):
-    assert with_interpreter(script, "/b/venv", "#!/home/x/bin/python") == expected
+    assert with_interpreter(script, "#!/home/x/bin/python") == expected
 
 
 def test_an_archive_holds_one_layer_under_all_its_tags(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tests.cluster.kind import artefacts, debian, programs
@@ -61,9 +62,9 @@ class NodeImage:
             prometheus.image(),
         ]
 
-    @property
+    @cached_property
     def tag(self) -> str:
-        """Name of the Docker image, with the hash of everything in it."""
+        """The name of the Docker image, with the hash of everything in it."""
         keys = [image.artefact(self.store).key for image in self.images()]
         return (
             f"{CLUSTER}/node:{artefacts.key_of([FILES, self._debian().key, *keys, HERE / 'node_image.py'])}"
@@ -143,7 +144,6 @@ class NodeImage:
         changes = (
             'ENTRYPOINT ["/usr/bin/catatonit","--","/usr/local/bin/entrypoint"]',
             "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "STOPSIGNAL SIGTERM",
         )
         archive = work / "node.tar"
         log.run(["tar", "--numeric-owner", "--one-file-system", "-C", root, "-cf", archive, "."])

@@ -71,7 +71,17 @@ class Nodes:
 
     def _attempt(self, image: str, log: Log, attempt: int) -> CommandError | None:
         env = self.environment()
-        create: list[str | Path] = [self._kind, "create", "cluster", "--name", CLUSTER, "--image", image, "--config", CONFIG]
+        create: list[str | Path] = [
+            self._kind,
+            "create",
+            "cluster",
+            "--name",
+            CLUSTER,
+            "--image",
+            image,
+            "--config",
+            CONFIG,
+        ]
         try:
             log.run([*create, "--kubeconfig", self.paths.kubeconfig, "--wait", "240s", "--retain"], env=env)
             self._wait(log)

@@ -113,18 +113,18 @@ def _move_packages(made: Path, venv: Path) -> None:
             continue
         data = script.read_bytes()
         target = venv / "bin" / script.name
-        target.write_bytes(with_interpreter(data, str(made), interpreter))
+        target.write_bytes(with_interpreter(data, interpreter))
         target.chmod(0o755)
 
 
-def with_interpreter(script: bytes, made: str, interpreter: str) -> bytes:
-    """Return ``script`` with its first line naming ``interpreter`` if it named a Python below ``made``.
+def with_interpreter(script: bytes, interpreter: str) -> bytes:
+    """Return ``script`` with its first line naming ``interpreter`` if a Python of some folder stood there.
 
     Both forms that installers write are known: ``#!<python>``, and for long paths a shell line
     ``'''exec' <python> "$0" "$@"`` below ``#!/bin/sh``. Anything else is returned unchanged.
     """
     lines = script.split(b"\n")
-    if lines[0].startswith(b"#!" + made.encode()):
+    if lines[0].startswith(b"#!/") and lines[0].rpartition(b"/")[2].startswith(b"python"):
         lines[0] = interpreter.encode()
     elif lines[0] == b"#!/bin/sh" and len(lines) > 2 and lines[1].startswith(b"'''exec'"):
         lines[:3] = [interpreter.encode()]
