@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every metric that somebody draws, alerts on or writes about exists, and every one that exists is drawn."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from airflow_steadfast.signals import catalogue
+from dashboards import dashboard, rules, sample, selectors
+from tests.dashboards.promql import uses
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = dashboard.build()
+DRAWN = [target["expr"] for panel in DOCUMENT["panels"] for target in panel["targets"]]
+MARKED = [entry["expr"] for entry in DOCUMENT["annotations"]["list"]]
+RULES = [rule for group in rules.rule_file()["groups"] for rule in group["rules"]]
+RECORDED = {rule["record"] for rule in RULES if "record" in rule}
+FROM_PROMETHEUS = {"up", "ALERTS"}
+
+
+def families(expressions: list[str]) -> set[str]:
+    names = {use.name for expr in expressions for use in uses(expr)}
+    return {selectors.family(name).name for name in names - FROM_PROMETHEUS - RECORDED}
+
+
+def test_every_metric_of_the_catalogue_is_on_the_dashboard():
+    assert set(catalogue.BY_NAME) - families([*DRAWN, *MARKED]) == set()
+
+
+def test_everything_drawn_or_alerted_on_is_in_the_catalogue():
+    families([*DRAWN, *MARKED, *(rule["expr"] for rule in RULES)])
+
+
+def test_labels_asked_for_are_the_catalogues():
+    """Beside the scrape's own, an expression may name only labels that its metric has, and their values."""
+    for expr in [*DRAWN, *MARKED, *(rule["expr"] for rule in RULES)]:
+        for use in uses(expr):
+            if use.name in FROM_PROMETHEUS | RECORDED:
+                continue
+            metric = selectors.family(use.name)
+            for label, (_, value) in use.labels.items():
+                if label not in {"job", "instance"}:
+                    assert set(value.split("|")) <= set(metric.labels[label]), (use, label)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs/runbooks").glob("*.md")), ids=lambda path: path.name)
+def test_runbooks_name_only_metrics_that_exist(path):
+    for name in re.findall(r"\bsteadfast_\w+", path.read_text(encoding="utf-8")):
+        if name != "steadfast_sidecar":
+            selectors.family(name)
+
+
+def test_the_sample_moves_what_panels_filter_and_has_every_series():
+    names = set(re.findall(r"^(\w+)\{", sample.openmetrics(), re.MULTILINE)) - FROM_PROMETHEUS
+    assert {selectors.family(name).name for name in names} == set(catalogue.BY_NAME)
