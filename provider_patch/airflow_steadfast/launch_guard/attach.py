@@ -91,7 +91,8 @@ def _attach(executor: Any, stock: type[Any]) -> Guard | None:
     found = capabilities.versions()
     _publish_durable_pod(chosen, found)
     if chosen.launch_guard == "off":
-        _publish("off", active=False)
+        # 1, unlike native: an alert must tell a guard that is switched off from one that failed to start
+        _publish("off", active=True)
         return None
     support = capabilities.launch_guard(stock, found, allow_untested=chosen.allow_untested)
     if not support.active:

@@ -66,7 +66,7 @@ def test_off_is_the_stock_executor(tasks, start_executor, monkeypatch):
     assert not isinstance(executor.task_queue, GuardedQueue)
     assert executor.kube_scheduler.launched_ids == ids[1:2]
     assert total("launches_decided_total") == 0
-    assert active() == set()
+    assert active() == {"off"}
 
 
 @pytest.mark.parametrize("allowed", [False, True])
