@@ -1,57 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import itertools
-import os
-import tempfile
 from typing import TYPE_CHECKING, Any
-
-os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="steadfast-airflow-"))
-os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
 
 import pytest
 
-from airflow_steadfast import settings, signals
-from tests.support import airflow_database, kube_side
-from tests.support.postgres import PostgresServer, postgres_server
+from tests.support import kube_side
+from tests.support.guard_fixtures import database, fresh_process_state, server, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_NUMBERS = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    with postgres_server() as running:
-        airflow_database.migrate(running, tmp_path_factory.mktemp("airflow"))
-        yield running
-
-
-@pytest.fixture
-def database(server: PostgresServer) -> Iterator[str]:
-    """The name of a fresh metadata database that this process's Airflow uses."""
-    name = f"guard_{next(_NUMBERS)}"
-    with airflow_database.airflow_on(airflow_database.copy(server, name)):
-        yield name
-
-
-@pytest.fixture(autouse=True)
-def fresh_process_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[None]:
-    """Totals at zero, settings read anew, hand-off in a folder of the test's own."""
-    monkeypatch.setenv("AIRFLOW__STEADFAST__HANDOFF_DIR", str(tmp_path))
-    totals = signals.Totals()
-    monkeypatch.setattr(signals, "_TOTALS", totals)
-    settings.reset()
-    yield
-    settings.reset()
-
-
-@pytest.fixture
-def tasks(database: str) -> Any:
-    from tests.support.queued_tasks import QueuedTasks
-
-    return QueuedTasks()
+__all__ = ["database", "fresh_process_state", "server", "tasks"]
 
 
 @pytest.fixture
