@@ -87,5 +87,5 @@ generate: env ## Write everything that is generated: dashboards, rules, values s
 	$(RUN)/python -m tests.support.generated write
 
 .PHONY: dashboards-preview
-dashboards-preview: env ## Draw the dashboard to docs/images/ from real query answers
-	$(RUN)/python -m dashboards preview
+dashboards-preview: env ## Draw the dashboard to docs/images/ from real query answers (PROMETHEUS=url: of that one)
+	$(RUN)/python -m dashboards preview $(if $(PROMETHEUS),--prometheus $(PROMETHEUS))

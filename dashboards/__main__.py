@@ -43,7 +43,6 @@ def _preview(chosen: argparse.Namespace) -> int:
             url=chosen.prometheus,
             minutes=chosen.minutes,
             end=chosen.end,
-            scrape=chosen.scrape_interval,
         )
     except PrometheusError as error:
         print(error, file=sys.stderr)
@@ -61,11 +60,8 @@ def _parser() -> argparse.ArgumentParser:
         "preview", help="draw the dashboard as a picture from a Prometheus's answers"
     )
     preview.add_argument("--prometheus", metavar="URL", help="default: a throw-away one with made-up history")
-    preview.add_argument("--minutes", type=int, help="length of the range shown (default 360)", default=360)
+    preview.add_argument("--minutes", type=int, help="length of the range (default: all there is, to 6 h)")
     preview.add_argument("--end", type=float, help="its end, Unix seconds (default: now)")
-    preview.add_argument(
-        "--scrape-interval", type=int, default=30, metavar="SECONDS", help="of that Prometheus (default 30)"
-    )
     preview.add_argument("--output", type=Path, default=PICTURE, help=f"default {PICTURE}")
     return parser
 

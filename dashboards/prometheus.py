@@ -98,6 +98,13 @@ class Client:
             for found in answer["data"]["result"]
         ]
 
+    def scrape_interval(self) -> int:
+        """Return the interval of its configuration's ``global`` part in whole seconds, at least 1."""
+        configuration = self._get("status/config", {})["data"]["yaml"]
+        found = re.search(r"scrape_interval: (?:(\d+)m)?(?:(\d+)s)?", configuration)
+        minutes, seconds = (int(part or 0) for part in found.groups()) if found else (1, 0)
+        return max(1, 60 * minutes + seconds)
+
     def _get(self, path: str, parameters: dict[str, Any]) -> dict[str, Any]:
         if not self.url.startswith(("http://", "https://")):
             raise PrometheusError(f"--prometheus {self.url}: not an http:// or https:// address")

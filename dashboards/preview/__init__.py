@@ -15,6 +15,7 @@ from dashboards import dashboard, sample
 from dashboards.preview import drawing
 from dashboards.preview.answers import ask
 from dashboards.prometheus import Client, Window, backfilled
+from dashboards.selectors import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_dashboard"]
 
+MOST_SECONDS = 6 * 3600
 
-def draw_dashboard(output: Path, *, url: str | None, minutes: int, end: float | None, scrape: int) -> None:
+
+def draw_dashboard(output: Path, *, url: str | None, minutes: int | None, end: float | None) -> None:
     """Draw the dashboard over the last ``minutes`` before ``end`` (Unix seconds) to the PNG ``output``.
 
-    Without ``url`` a throw-away Prometheus with made-up history answers.
+    Without ``url`` a throw-away Prometheus with made-up history answers. Without ``minutes`` the picture
+    reaches back to the first number that it has, six hours at most.
 
     Raises:
         PrometheusError: No Prometheus, or it refuses a query.
@@ -35,13 +39,24 @@ def draw_dashboard(output: Path, *, url: str | None, minutes: int, end: float | 
     document = dashboard.build()
     with _source(url) as client:
         last = end or (time.time() if url else float(sample.END))
-        window = Window.until(last, minutes * 60, scrape if url else sample.SCRAPE)
+        scrape = client.scrape_interval() if url else sample.SCRAPE
+        seconds = minutes * 60 if minutes else _reach(client, Window.until(last, MOST_SECONDS, scrape))
+        window = Window.until(last, seconds, scrape)
         panels = [ask(client, panel, window) for panel in document["panels"]]
         marks = {
             entry["name"]: client.range(entry["expr"], window) for entry in document["annotations"]["list"]
         }
     origin = "the answers of a live Prometheus" if url else "sample data in a real Prometheus"
     drawing.draw(output, document["title"], origin, panels, marks, window)
+
+
+def _reach(client: Client, window: Window) -> int:
+    """Return how far back, in seconds, the numbers go, with a little room before them."""
+    present = client.range(f"count({Scope().series('build_info')})", window)
+    if not present:
+        return MOST_SECONDS
+    age = window.end - present[0].points[0][0]
+    return min(MOST_SECONDS, round(age * 1.05) + 2 * window.step)
 
 
 @contextlib.contextmanager

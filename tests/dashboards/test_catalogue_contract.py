@@ -7,9 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from airflow_steadfast.signals import catalogue
 from dashboards import dashboard, rules, sample, selectors
+from steadfast_sidecar import exposition
+from steadfast_sidecar.tally import Tally
 from tests.dashboards.promql import uses
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,3 +59,22 @@ def test_runbooks_name_only_metrics_that_exist(path):
 def test_the_sample_moves_what_panels_filter_and_has_every_series():
     names = set(re.findall(r"^(\w+)\{", sample.openmetrics(), re.MULTILINE)) - FROM_PROMETHEUS
     assert {selectors.family(name).name for name in names} == set(catalogue.BY_NAME)
+
+
+def test_a_sidecar_exposes_each_series_that_is_asked_for():
+    page, _ = exposition.render(exposition.registry(Tally()), "text/plain")
+    exposed = [
+        sample for family in text_string_to_metric_families(page.decode()) for sample in family.samples
+    ]
+    for expr in [*DRAWN, *MARKED, *(rule["expr"] for rule in RULES)]:
+        for use in uses(expr):
+            if use.name in FROM_PROMETHEUS | RECORDED:
+                continue
+            wanted = {label: set(value.split("|")) for label, (_, value) in use.labels.items()}
+            for label in ("job", "instance"):
+                wanted.pop(label, None)
+            assert any(
+                sample.name == use.name
+                and all(sample.labels.get(label) in allowed for label, allowed in wanted.items())
+                for sample in exposed
+            ), use
