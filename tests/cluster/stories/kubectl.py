@@ -52,12 +52,16 @@ class Kubectl:
 
     def command(self, *arguments: str) -> list[str]:
         """Give the command line, for a caller that starts the process itself."""
-        program = shutil.which("kubectl", path=self.environment.get("PATH")) or "kubectl"
-        return [program, "--namespace", self.namespace, *arguments]
+        return [self._program(), "--namespace", self.namespace, *arguments]
+
+    def _program(self) -> str:
+        return shutil.which("kubectl", path=self.environment.get("PATH")) or "kubectl"
 
     def run(self, *arguments: str, stdin: str | None = None, seconds: float = 60) -> str:
         """Run kubectl and return what it printed; raises KubectlError when it fails or takes too long."""
-        command = self.command(*arguments)
+        return self._run(self.command(*arguments), stdin, seconds)
+
+    def _run(self, command: list[str], stdin: str | None, seconds: float) -> str:
         try:
             done = subprocess.run(
                 command,
@@ -80,8 +84,12 @@ class Kubectl:
         return found
 
     def apply(self, manifest: str) -> str:
-        """Server-side apply YAML or JSON text; idempotent. Returns kubectl's lines, one an object."""
-        return self.run("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
+        """Server-side apply YAML or JSON text, each object in the namespace that it names; idempotent.
+
+        Returns kubectl's lines, one an object.
+        """
+        arguments = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+        return self._run([self._program(), *arguments], manifest, 60)
 
     def service_get(self, service: str, port: int, path: str, **query: str) -> str:
         """GET a page of a Service through the API server's proxy; raises KubectlError on any other status."""
