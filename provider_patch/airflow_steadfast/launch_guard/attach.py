@@ -130,10 +130,13 @@ def _publish(mode: str, *, active: bool, component: str = "launch_guard") -> Non
 
 def _publish_durable_pod(chosen: Settings, found: capabilities.Versions) -> None:
     """Tell of the durable pod as well: worker processes share the configuration but not the hand-off file."""
+    if not chosen.patch_kpo:
+        _publish("off", active=True, component="durable_pod")
+        return
     untested = "" if chosen.allow_untested else capabilities.untested_reason(found)
     # looked up, not imported: without the hook the guard still works
     hook = sys.modules.get("airflow_steadfast.import_hook")
-    active = chosen.patch_kpo and hook is not None and hook.installed() and not untested
+    active = hook is not None and hook.installed() and not untested
     mode = "durable" if capabilities.has_task_state_store(found) else "reattach_on_restart"
     _publish(mode, active=active, component="durable_pod")
 

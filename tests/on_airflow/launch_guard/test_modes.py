@@ -20,10 +20,8 @@ def submit(executor, workloads):
         executor.queue_workload(workload, None)
 
 
-def active():
-    return {
-        mode for mode in signals.catalogue.MODES if total("patch_active", component="launch_guard", mode=mode)
-    }
+def active(component="launch_guard"):
+    return {mode for mode in signals.catalogue.MODES if total("patch_active", component=component, mode=mode)}
 
 
 def test_enforce_is_the_default(start_executor):
@@ -151,3 +149,16 @@ def test_a_guard_that_cannot_be_made_leaves_the_stock_queue(tasks, start_executo
     monkeypatch.undo()
     assert not isinstance(executor.task_queue, GuardedQueue)
     assert sum("not active" in record.getMessage() for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("patch_kpo", "newest", "published"),
+    [("True", "10.25.0", {"durable"}), ("True", "10.24.0", set()), ("False", "10.25.0", {"off"})],
+)
+def test_the_scheduler_tells_of_the_durable_pod_too(
+    patch_kpo, newest, published, start_executor, monkeypatch
+):
+    monkeypatch.setenv("AIRFLOW__STEADFAST__PATCH_KPO", patch_kpo)
+    monkeypatch.setattr(capabilities, "NEWEST_PROVIDER", newest)
+    start_executor()
+    assert active("durable_pod") == published
