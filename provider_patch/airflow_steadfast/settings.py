@@ -130,15 +130,6 @@ class Settings:
     durable: bool = _flag(
         True, WORKER, "The `durable` of an operator that sets neither `durable` nor `reattach_on_restart`."
     )
-    exact_identity: bool = _flag(
-        False, WORKER, "Below Airflow 3.3: find pods of the stock class by identity instead of by label."
-    )
-    on_unknown_kill: str = _choice(
-        "keep",
-        ("keep", "delete"),
-        WORKER,
-        "What happens to the pod when a task is killed for no known reason.",
-    )
 
 
 def table() -> tuple[dataclasses.Field[Any], ...]:

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import helm_python
 import pytest
 import yaml
@@ -245,7 +248,7 @@ def test_settings_reach_the_section_and_the_free_map_wins():
         "steadfast": {
             "launchGuard": {"mode": "observe", "maxHoldSeconds": 30},
             "durablePod": {"enabled": False},
-            "settings": {"guard_max_hold": 45, "on_unknown_kill": "keep"},
+            "settings": {"guard_max_hold": 45, "guard_recheck_age": 2},
         }
     }
     section = airflow_cfg(render(values)).split("[steadfast]")[1]
@@ -256,15 +259,15 @@ def test_settings_reach_the_section_and_the_free_map_wins():
         "guard_max_hold",
         "=",
         "45",
+        "guard_recheck_age",
+        "=",
+        "2",
         "handoff_dir",
         "=",
         "/var/lib/steadfast/handoff",
         "launch_guard",
         "=",
         "observe",
-        "on_unknown_kill",
-        "=",
-        "keep",
         "patch_kpo",
         "=",
         "False",
@@ -298,3 +301,29 @@ def test_addons_only_makes_just_what_the_official_chart_lacks():
     }
     kinds = sorted(item["kind"] for item in render(values))
     assert kinds == ["ConfigMap", "ConfigMap", "PodMonitor", "PrometheusRule"]
+
+
+def test_the_whole_tree_of_the_official_chart_is_taken_as_it_stands():
+    """Every key of chart 1.22 with its default (long texts and templates left out), only the executor changed."""
+    tree = json.loads(
+        (Path(__file__).parent / "data" / "official-values-1.22.json").read_text(encoding="utf-8")
+    )
+    assert len(tree) > 80
+    objects = render({**tree, "executor": "KubernetesExecutor"})
+    assert {"Deployment", "StatefulSet", "Job", "Service"} <= {item["kind"] for item in objects}
+    assert not [item for item in objects if "redis" in item["metadata"]["name"]]
+
+
+@pytest.mark.parametrize(("limit", "count"), [(None, 1), ("1500m", 2), ("2", 2), ("0.5", 1)])
+def test_helpers_that_official_values_call_are_here(limit, count):
+    values = {
+        "scheduler": {"resources": {"limits": {"cpu": limit}}},
+        "config": {
+            "celery": {"sync_parallelism": '{{ include "cpu_count" .Values.scheduler.resources.limits.cpu }}'}
+        },
+    }
+    assert f"sync_parallelism = {count}\n" in airflow_cfg(render(values))
+
+
+def test_a_templated_timeout_is_left_to_airflow():
+    render({"config": {"scheduler": {"task_queued_timeout": "{{ 900 }}"}}})
