@@ -86,7 +86,7 @@ databaseCleanup.enabled: the database would not be cleaned; run `airflow db clea
 {{- end -}}
 {{- if .Values.steadfast.enabled -}}
 {{- $queued := dig "scheduler" "task_queued_timeout" 600 .Values.config -}}
-{{- if ge (float64 .Values.steadfast.launchGuard.maxHoldSeconds) (float64 $queued) -}}
+{{- if and (regexMatch "^[0-9.]+$" (toString $queued)) (ge (float64 .Values.steadfast.launchGuard.maxHoldSeconds) (float64 $queued)) -}}
 {{- fail (printf "steadfast.launchGuard.maxHoldSeconds: %v must be below config.scheduler.task_queued_timeout (%v): a held launch would be requeued before it is let through." .Values.steadfast.launchGuard.maxHoldSeconds $queued) -}}
 {{- end -}}
 {{- end -}}
