@@ -34,7 +34,7 @@ def drops_by_reason() -> timeseries.Panel:
         ),
         unit=PER_MINUTE,
     )
-    return style.bars(style.stacked(panel)).axis_label("drops per minute").no_value("no drop in this time")
+    return style.bars(style.stacked(panel)).axis_label("drops per minute").no_value("no drop seen")
 
 
 def share_over_time() -> timeseries.Panel:
@@ -117,7 +117,7 @@ def fallbacks_to_native() -> timeseries.Panel:
             ),
         ),
         unit="short",
-    ).no_value("no error in this time")
+    ).no_value("no error seen")
 
 
 def reattach_by_outcome() -> timeseries.Panel:

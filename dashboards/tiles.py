@@ -57,7 +57,7 @@ def share() -> stat.Panel:
             Place(4, 0, 4, 4),
             (Query(queries.share(DROPPED, DECIDED, "1h"), "share dropped"),),
             unit="percentunit",
-            steps=burn_limits(),
+            steps=((None, GREY), (0, GREEN), *burn_limits()[1:]),
         )
         .mappings([style.undefined("no launches")])
         .no_value("no launches")
@@ -81,12 +81,13 @@ def since() -> stat.Panel:
             Query(f"max_over_time({drops}) * 1000", "latest drop"),
         ),
         unit="dateTimeFromNow",
-        steps=((None, ORANGE),),
-    ).no_value("not dropping")
+        steps=((None, GREY), (1, ORANGE)),
+    ).no_value("none seen")
 
 
 def alert() -> stat.Panel:
     """What the burn alert says."""
+    scraped = queries.SCOPE.series("build_info")
     state = f'ALERTS{{alertname="{BURN_ALERT}",alertstate="%s",job=~"$job"}}'
     return style.stat_panel(
         "Burn alert",
@@ -94,7 +95,7 @@ def alert() -> stat.Panel:
         "reads 'quiet' too where the rules are not loaded: the chart's "
         "steadfast.metrics.prometheusRule.enabled loads them.",
         Place(13, 0, 3, 4),
-        (Query(f"max({state % 'firing'} * 2 or {state % 'pending'}) or vector(0)", "burn alert"),),
+        (Query(f"max({state % 'firing'} * 2 or {state % 'pending'}) or 0 * max({scraped})", "burn alert"),),
         unit="short",
         steps=((None, GREEN),),
     ).mappings([style.words({"0": ("quiet", GREEN), "1": ("pending", YELLOW), "2": ("FIRING", RED)})])

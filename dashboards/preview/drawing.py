@@ -125,7 +125,7 @@ def _tiles(figure: Figure, box: Box, entry: Answered, window: Window) -> None:
 def _tile(figure: Figure, box: Box, name: str, value: float, options: dict[str, Any], window: Window) -> None:
     text, color = fields.shown(value, options, window.end)
     if text == "-":
-        text, color = options.get("noValue", "no data"), fields.COLORS["green"]
+        text, color = options.get("noValue", "no data"), fields.UNKNOWN
     axes = figure.add_axes(_part(figure, box), facecolor=color)
     axes.set_xticks([])
     axes.set_yticks([])

@@ -14,6 +14,7 @@ COLORS = {
     "red": "#d44a3a",
     "blue": "#5794f2",
 }
+UNKNOWN = "#5a5f6b"
 MINUTE, HOUR = 60, 3600
 
 

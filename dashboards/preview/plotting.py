@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PALETTE = ("#73bf69", "#f2cc0c", "#8ab8ff", "#ff780a", "#f2495c", "#b877d9", "#5ad8c9", "#ff9fb2", "#a0a7b4")
 TEXT, FAINT, GRID = "#d8d9da", "#8e949e", "#2c3036"
+COUNTS = ("short", "cpm")
 SECONDS_PER_DAY = 86400
 ROWS_SHOWN = 8
 """Legend entries drawn; Grafana scrolls instead."""
@@ -120,7 +121,10 @@ def _draw(axes: Axes, times: list[float], lines: list[Line], panel: dict[str, An
 
 def _scale(axes: Axes, lines: list[Line], unit: str, defaults: dict[str, Any]) -> None:
     values = [value for line in lines for value in line.values if not math.isnan(value)]
-    top = max([axes.get_ylim()[1], *(value * 1.1 for value in values)]) if values else 1
+    top = max(value * 1.1 for value in values) if values else 1
+    if unit in COUNTS:
+        top = max(top, 1)  # all zeros must not look like small fractions
+    top = max(top, axes.get_ylim()[1] if defaults.get("custom", {}).get("stacking") else 0)
     axes.set_ylim(0, min(top, defaults.get("max", top)))
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=unit == "short"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: fields.text(value, unit)))

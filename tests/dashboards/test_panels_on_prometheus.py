@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from dashboards import dashboard, sample
+from dashboards import dashboard, sample, style
 from dashboards.__main__ import main
 from dashboards.prometheus import Client, PrometheusError, Window, backfilled
 from tests.dashboards.promql import grouping
@@ -28,6 +28,12 @@ PNG = b"\x89PNG\r\n\x1a\n"
 @pytest.fixture(scope="module")
 def prometheus():
     with backfilled(sample.openmetrics()) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def empty():
+    with backfilled("# EOF\n") as client:
         yield client
 
 
@@ -91,6 +97,16 @@ def test_while_nothing_is_dropped_the_tiles_are_calm(prometheus):
     assert values(prometheus, "Share dropped, last hour", window=before) == {"share dropped": 0}
 
 
+@pytest.mark.parametrize("title", PANELS)
+def test_without_a_sidecar_nothing_claims_to_be_calm(title, empty):
+    """Absence is not zero: no number may come out of a Prometheus that scrapes nothing of ours."""
+    assert not any(ask(empty, target) for target in PANELS[title]["targets"])
+    if PANELS[title]["type"] == "stat" and "noValue" in (
+        defaults := PANELS[title]["fieldConfig"]["defaults"]
+    ):
+        assert defaults["thresholds"]["steps"][0]["color"] == style.GREY
+
+
 def test_a_dead_source_and_observe_mode_are_seen(prometheus):
     silent = moment(sample.SILENCE + 1)
     assert values(prometheus, "Are these numbers live?", window=silent)["outbox"] == 0
@@ -123,10 +139,9 @@ def test_the_preview_is_drawn_alike_each_time(prometheus, tmp_path):
     assert pictures[0] == pictures[1]
 
 
-def test_the_preview_of_an_empty_prometheus_says_so_instead_of_failing(tmp_path):
-    with backfilled("# EOF\n") as empty:
-        picture = tmp_path / "empty.png"
-        assert main(["preview", "--prometheus", empty.url, "--minutes", "20", "--output", str(picture)]) == 0
+def test_the_preview_of_an_empty_prometheus_says_so_instead_of_failing(tmp_path, empty):
+    picture = tmp_path / "empty.png"
+    assert main(["preview", "--prometheus", empty.url, "--output", str(picture)]) == 0
     assert picture.read_bytes().startswith(PNG)
 
 
