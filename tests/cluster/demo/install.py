@@ -39,7 +39,9 @@ class InstallError(Exception):
 def start_cluster() -> None:
     """Run ``make cluster``'s command with its own progress on this terminal."""
     if (
-        subprocess.run([sys.executable, "-m", "tests.cluster", "up", "--with", "helm"], cwd=REPOSITORY, check=False).returncode
+        subprocess.run(
+            [sys.executable, "-m", "tests.cluster", "up", "--with", "helm"], cwd=REPOSITORY, check=False
+        ).returncode
         != 0
     ):
         raise InstallError("the cluster did not start: see the message above")
