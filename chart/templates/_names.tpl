@@ -26,20 +26,22 @@ Names, labels and selectors: those of the official chart, so that a running rele
 {{- end -}}
 {{- end -}}
 
-{{/* Labels of every object. Call with (dict "ctx" $ "component" "scheduler"). */}}
+{{/*
+Labels of every object. Call with (dict "ctx" $ "component" "scheduler"); "more" are labels of the user, which cannot take
+those away that selectors need.
+*/}}
 {{- define "airflow.labels" -}}
-tier: airflow
-component: {{ .component }}
-release: {{ .ctx.Release.Name }}
-chart: {{ printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "+" "_" }}
-heritage: {{ .ctx.Release.Service }}
-app.kubernetes.io/name: {{ .ctx.Chart.Name }}
-app.kubernetes.io/instance: {{ .ctx.Release.Name }}
-app.kubernetes.io/component: {{ .component }}
-app.kubernetes.io/managed-by: {{ .ctx.Release.Service }}
-{{- with .ctx.Values.labels }}
-{{ toYaml . }}
-{{- end }}
+{{- $ours := dict
+      "tier" "airflow"
+      "component" .component
+      "release" .ctx.Release.Name
+      "chart" (printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "+" "_")
+      "heritage" .ctx.Release.Service
+      "app.kubernetes.io/name" .ctx.Chart.Name
+      "app.kubernetes.io/instance" .ctx.Release.Name
+      "app.kubernetes.io/component" .component
+      "app.kubernetes.io/managed-by" .ctx.Release.Service -}}
+{{- include "airflow.overlay" (list .ctx.Values.labels .more $ours) -}}
 {{- end -}}
 
 {{/* The immutable selector of a workload: exactly the official chart's three labels. */}}

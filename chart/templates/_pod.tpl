@@ -52,21 +52,13 @@ imagePullSecrets:
 {{/* Labels and annotations of a pod template. "checksums" is a map of further annotations. */}}
 {{- define "airflow.podMetadata" -}}
 labels:
-  {{- include "airflow.labels" . | nindent 2 }}
-  {{- with .values.labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- include "airflow.labels" (dict "ctx" .ctx "component" .component "more" .values.labels) | nindent 2 }}
+{{- $ours := dict "checksum/airflow-config" (include "airflow.configChecksum" .ctx) -}}
+{{- if not (kindIs "invalid" .values.safeToEvict) -}}
+{{- $_ := set $ours "cluster-autoscaler.kubernetes.io/safe-to-evict" (toString .values.safeToEvict) -}}
+{{- end }}
 annotations:
-  checksum/airflow-config: {{ include "airflow.configChecksum" .ctx }}
-  {{- range $key, $value := .checksums }}
-  {{ $key }}: {{ $value | quote }}
-  {{- end }}
-  {{- if not (kindIs "invalid" .values.safeToEvict) }}
-  cluster-autoscaler.kubernetes.io/safe-to-evict: {{ .values.safeToEvict | quote }}
-  {{- end }}
-  {{- with merge (deepCopy (.values.podAnnotations | default dict)) .ctx.Values.airflowPodAnnotations }}
-  {{- tpl (toYaml .) $.ctx | nindent 2 }}
-  {{- end }}
+  {{- tpl (include "airflow.overlay" (list $ours .checksums .ctx.Values.airflowPodAnnotations .values.podAnnotations)) .ctx | nindent 2 }}
 {{- end -}}
 
 {{/* Volumes of every Airflow pod. "ownLogs": the logs volume is a claim of the StatefulSet. */}}

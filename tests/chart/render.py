@@ -20,11 +20,27 @@ NAMESPACE = "airflow"
 
 Manifest = dict[str, Any]
 # The C loader: the manifests hold the whole code, and the Python one takes a second for them.
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FAST: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Loader(_FAST):  # type: ignore[misc,valid-type]
+    """A safe loader that refuses a key which is written twice, as Helm's and the API server's do."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """One mapping; raises ValueError for a key written twice."""
+        keys = [key.value for key, _ in node.value]
+        if len(keys) != len(set(keys)):
+            raise ValueError(f"keys written twice: {sorted(key for key in keys if keys.count(key) > 1)}")
+        made: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return made
+
+
 WORKLOADS = ("Deployment", "StatefulSet", "Job", "DaemonSet")
 
 # Every switch that adds an object or a container.
 ALL_ON: dict[str, Any] = {
+    "labels": {"release": "mine", "team": "data"},
+    "airflowPodAnnotations": {"prometheus.io/port": "1"},
     "steadfast": {
         "metrics": {
             "scrapeAnnotations": True,
@@ -60,7 +76,7 @@ def render(values: Mapping[str, Any] | None = None, chart: Path = CHART) -> list
     found: list[Manifest] = []
     for path, text in sorted(render_text(values, chart).items()):
         if not path.endswith("NOTES.txt"):
-            found.extend(document for document in yaml.load_all(text, LOADER) if document)
+            found.extend(document for document in yaml.load_all(text, Loader) if document)
     return found
 
 
@@ -89,7 +105,7 @@ def code_map(objects: list[Manifest]) -> Manifest:
 def pod_template(objects: list[Manifest]) -> Manifest:
     """The pod of a task."""
     text = find(objects, "ConfigMap", f"{RELEASE}-pod-template")["data"]["pod_template_file.yaml"]
-    parsed: Manifest = yaml.load(text, LOADER)  # noqa: S506 - a safe loader
+    parsed: Manifest = yaml.load(text, Loader)  # noqa: S506 - a safe loader
     return parsed
 
 

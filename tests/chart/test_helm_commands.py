@@ -11,7 +11,7 @@ import helm_python
 import pytest
 import yaml
 
-from tests.chart.render import CHART, LOADER, REPOSITORY, render
+from tests.chart.render import CHART, REPOSITORY, Loader, render
 
 pytestmark = pytest.mark.helm
 
@@ -65,7 +65,7 @@ def test_two_templates_of_helm_3_are_the_same_bytes_and_make_what_helm_4_makes(h
     def keyed(objects):
         return {(item["kind"], item["metadata"]["name"]): item for item in objects}
 
-    by_three = [item for item in yaml.load_all(first.stdout, LOADER) if item]
+    by_three = [item for item in yaml.load_all(first.stdout, Loader) if item]
     assert keyed(by_three) == keyed(render())
 
 

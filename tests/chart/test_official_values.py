@@ -159,8 +159,6 @@ def test_helpers_that_official_values_call_are_here(limit, count):
     call = '{{ include "cpu_count" .Values.scheduler.resources.limits.cpu }}'
     values = {
         "scheduler": {"resources": {"limits": {"cpu": limit}}},
-        "config": {
-            "celery": {"sync_parallelism": '{{ include "cpu_count" .Values.scheduler.resources.limits.cpu }}'}
-        },
+        "config": {"celery": {"sync_parallelism": call}},
     }
     assert f"sync_parallelism = {count}\n" in airflow_cfg(render(values))

@@ -33,18 +33,10 @@ template:
 
 {{/* Labels of a Job's pod: without the chart's version, which would give every release of the chart a new Job. */}}
 {{- define "airflow.jobPodMetadata" -}}
+{{- $labels := merge (dict "app.kubernetes.io/instance" .ctx.Release.Name) (include "airflow.selector" . | fromYaml) -}}
+{{- $ours := dict "checksum/airflow-config" (include "airflow.configChecksum" .ctx) -}}
 labels:
-  {{- include "airflow.selector" . | nindent 2 }}
-  app.kubernetes.io/instance: {{ .ctx.Release.Name }}
-  {{- with .ctx.Values.labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-  {{- with .values.labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- include "airflow.overlay" (list .ctx.Values.labels .values.labels $labels) | nindent 2 }}
 annotations:
-  checksum/airflow-config: {{ include "airflow.configChecksum" .ctx }}
-  {{- with merge (deepCopy (.values.annotations | default dict)) .ctx.Values.airflowPodAnnotations }}
-  {{- tpl (toYaml .) $.ctx | nindent 2 }}
-  {{- end }}
+  {{- tpl (include "airflow.overlay" (list $ours .ctx.Values.airflowPodAnnotations .values.annotations)) .ctx | nindent 2 }}
 {{- end -}}
