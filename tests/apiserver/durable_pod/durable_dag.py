@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Dag of the scenarios: each task once with our operator and once with the provider's."""
+
+import os
+
+from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+from airflow.sdk import DAG
+
+from airflow_steadfast.durable_pod import DurableKubernetesPodOperator
+
+COMMON = {
+    "namespace": "{{ run_id }}",
+    "image": "registry.invalid/image:1",
+    "config_file": os.environ["BENCH_KUBECONFIG"],
+    "in_cluster": False,
+    "get_logs": False,
+    "log_events_on_startup": False,
+    "startup_check_interval_seconds": 1,
+    "base_container_status_polling_interval": 0.2,
+    "retries": 3,
+}
+
+with DAG("durable", schedule=None) as dag:
+    for prefix, operator in (("ours", DurableKubernetesPodOperator), ("stock", KubernetesPodOperator)):
+        operator(task_id=prefix, **COMMON)
+        operator(task_id=f"{prefix}_kept", on_finish_action="keep_pod", **COMMON)
+        operator(task_id=f"{prefix}_fixed_name", name="fixed", random_name_suffix=False, **COMMON)
+        operator(task_id=f"{prefix}_not_durable", durable=False, **COMMON)
+        operator(task_id=f"{prefix}_xcom", do_xcom_push=True, **COMMON)
+    powerless = {**COMMON, "config_file": os.environ["BENCH_POWERLESS_KUBECONFIG"]}
+    DurableKubernetesPodOperator(task_id="ours_powerless", **powerless)
