@@ -63,14 +63,19 @@ class Snapshot:
         """
         if len(ids) > MAX_IDS:
             raise ValueError(f"at most {MAX_IDS} ids per read, got {len(ids)}")
+        try:
+            # before the clock starts: the first one imports Airflow's models
+            statement, engine = query(ids), self._get_engine()
+        except Exception as error:
+            raise SnapshotError("internal_error", f"{type(error).__name__}: {error}") from error
         deadline = time.monotonic() + self._timeout
         try:
-            return self._read(ids, deadline)
+            return _read(engine, statement, deadline)
         except Exception as error:
             if not getattr(error, "connection_invalidated", False) or time.monotonic() >= deadline:
                 raise _as_snapshot_error(error) from error
         try:
-            return self._read(ids, deadline)
+            return _read(engine, statement, deadline)
         except Exception as error:
             raise _as_snapshot_error(error) from error
 
@@ -83,21 +88,21 @@ class Snapshot:
         except Exception:  # noqa: S110 - the process is ending, and the socket with it
             pass
 
-    def _read(self, ids: Sequence[str], deadline: float) -> dict[str, Row]:
-        from sqlalchemy import text
-
-        statement = query(ids)
-        with self._connect() as connection:
-            if connection.dialect.name == "postgresql":
-                left = max(1, math.ceil((deadline - time.monotonic()) * 1000))
-                connection.execute(text(f"SET LOCAL statement_timeout = {left:d}"))
-            return dict(_rows(connection.execute(statement)))
-
-    def _connect(self) -> Any:
+    def _get_engine(self) -> Any:
         if self._engine is None:
             self._engine = _create_engine(self._timeout)
             _forget_in_children(self._engine)
-        return self._engine.connect()
+        return self._engine
+
+
+def _read(engine: Any, statement: Any, deadline: float) -> dict[str, Row]:
+    from sqlalchemy import text
+
+    with engine.connect() as connection:
+        if connection.dialect.name == "postgresql":
+            left = max(1, math.ceil((deadline - time.monotonic()) * 1000))
+            connection.execute(text(f"SET LOCAL statement_timeout = {left:d}"))
+        return dict(_rows(connection.execute(statement)))
 
 
 def query(ids: Iterable[str]) -> Any:
