@@ -85,9 +85,13 @@ databaseCleanup.enabled: the database would not be cleaned; run `airflow db clea
 {{- fail (printf "steadfast.launchGuard.mode: %q is unknown; use auto, enforce, observe or off." .Values.steadfast.launchGuard.mode) -}}
 {{- end -}}
 {{- if .Values.steadfast.enabled -}}
+{{- if hasKey .Values.steadfast.settings "handoff_dir" -}}
+{{- fail "steadfast.settings.handoff_dir: the chart mounts that folder itself, for the scheduler and the sidecar; leave it out." -}}
+{{- end -}}
+{{- $hold := .Values.steadfast.settings.guard_max_hold | default .Values.steadfast.launchGuard.maxHoldSeconds -}}
 {{- $queued := dig "scheduler" "task_queued_timeout" 600 .Values.config -}}
-{{- if and (regexMatch "^[0-9.]+$" (toString $queued)) (ge (float64 .Values.steadfast.launchGuard.maxHoldSeconds) (float64 $queued)) -}}
-{{- fail (printf "steadfast.launchGuard.maxHoldSeconds: %v must be below config.scheduler.task_queued_timeout (%v): a held launch would be requeued before it is let through." .Values.steadfast.launchGuard.maxHoldSeconds $queued) -}}
+{{- if and (regexMatch "^[0-9.]+$" (toString $queued)) (ge (float64 $hold) (float64 $queued)) -}}
+{{- fail (printf "steadfast.launchGuard.maxHoldSeconds: %v must be below config.scheduler.task_queued_timeout (%v): a held launch would be requeued before it is let through." $hold $queued) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -3,7 +3,8 @@
 
 ``python -m tests.chart.schema compile`` writes it; ``check`` exits 1 when the committed JSON is not what
 the source gives. YAML anchors and merges are resolved and the then unused ``definitions`` left out, so that
-Helm's messages name the user's key and no reference.
+Helm's messages name the user's key and no reference. The keys of ``steadfast.settings`` are those of the
+patch's own settings table.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import yaml
 
+from airflow_steadfast import settings
+
 CHART = Path(__file__).resolve().parents[2] / "chart"
 SOURCE = CHART / "values.schema.yaml"
 TARGET = CHART / "values.schema.json"
@@ -23,6 +26,10 @@ def compiled() -> str:
     """Text of values.schema.json for the present source; raises yaml.YAMLError when that is no YAML."""
     schema = yaml.safe_load(SOURCE.read_text(encoding="utf-8"))
     schema.pop("definitions", None)
+    passed_on = schema["properties"]["steadfast"]["properties"]["settings"]["properties"]
+    passed_on.update(
+        {setting.name: {"type": ["string", "number", "boolean"]} for setting in settings.table()}
+    )
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
