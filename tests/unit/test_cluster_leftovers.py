@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a killed cluster left is told from everything else by marks of ours."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.cluster.kind import commands
+from tests.cluster.kind.commands import end_orphans, started
+from tests.cluster.kind.firewall import rules
 from tests.cluster.kind.leftovers import (
     engine_processes,
     mounts_below,
@@ -99,3 +104,33 @@ def test_processes_of_our_cgroup_are_found_in_every_hierarchy(tmp_path, tree):
         folder.mkdir(parents=True)
         (folder / "cgroup.procs").write_text(text)
     assert processes_in("/steadfast-ab12cd", tmp_path) == {7, 8}
+
+
+def test_every_rule_that_is_set_is_found_again():
+    wanted = rules("sf-ab12cd", "172.18.0.0/16")
+    saved = "\n".join(f"-A {' '.join(words)}" for _table, words in wanted)
+    assert rules_naming(saved, "sf-ab12cd") == [["-D", *words] for _table, words in wanted]
+
+
+def test_commands_that_outlived_their_killed_run_are_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(commands.processes, "register", None)
+    orphan = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    (tmp_path / str(orphan.pid)).write_text(started(orphan.pid))
+    # an id that went to another process since: this one
+    (tmp_path / str(os.getpid())).write_text("1")
+    (tmp_path / "999999999").write_text("1")
+    assert end_orphans(tmp_path) == 1
+    assert orphan.wait(10) == -9
+    assert list(tmp_path.iterdir()) == []
+    assert commands.processes.register == tmp_path
+
+
+def test_a_command_is_noted_while_it_runs(tmp_path, monkeypatch):
+    folder = tmp_path / "running"
+    folder.mkdir()
+    monkeypatch.setattr(commands.processes, "register", folder)
+    log = commands.Log(tmp_path / "log")
+    log.run(["sh", "-c", f"until ls {folder} | grep .; do sleep 0.05; done"])
+    noted = log.path.read_text().splitlines()[1]
+    assert noted.isdigit()
+    assert list(folder.iterdir()) == []

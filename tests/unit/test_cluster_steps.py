@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.cluster.kind import commands
+from tests.cluster.kind import commands, steps
 from tests.cluster.kind.commands import ClusterError
 from tests.cluster.kind.steps import Runner, Step, StepError, check
 
@@ -14,7 +14,7 @@ from tests.cluster.kind.steps import Runner, Step, StepError, check
 def _not_stopping():
     """A failed step stops later commands of the process: not those of the next test."""
     yield
-    commands._stopping.clear()
+    commands.processes.stopping.clear()
 
 
 def nothing(_log):
@@ -32,8 +32,8 @@ def test_a_step_starts_after_what_it_needs(tmp_path):
     def note(name):
         return lambda _log: order.append(name) or "done"
 
-    steps = [Step("c", note("c"), ("a", "b")), Step("b", note("b"), ("a",)), Step("a", note("a"))]
-    runner(tmp_path).run(steps)
+    plan = [Step("c", note("c"), ("a", "b")), Step("b", note("b"), ("a",)), Step("a", note("a"))]
+    runner(tmp_path).run(plan)
     assert order == ["a", "b", "c"]
 
 
@@ -47,13 +47,30 @@ def test_steps_without_needs_run_side_by_side(tmp_path):
     runner(tmp_path).run([Step("one", meet), Step("two", meet)])
 
 
-def test_each_step_prints_when_it_starts_and_what_it_did(tmp_path):
+def test_each_step_prints_what_it_did(tmp_path):
     lines = []
     runner(tmp_path, lines).one("image airflow", lambda _log: "built")
-    assert len(lines) == 2
+    assert len(lines) == 1
+    assert lines[0].startswith("[")
+    assert "] image airflow ... built in " in lines[0]
+
+
+def test_a_step_that_takes_its_time_prints_that_it_started(tmp_path, monkeypatch):
+    monkeypatch.setattr(steps, "QUIET_SECONDS", 0)
+    lines = []
+    said = threading.Event()
+
+    def say(line):
+        lines.append(line)
+        said.set()
+
+    def wait(_log):
+        assert said.wait(10)
+        return "built"
+
+    Runner(tmp_path, say).one("image airflow", wait)
     assert lines[0].endswith("] image airflow ...")
     assert "image airflow ... built in " in lines[1]
-    assert lines[0].startswith("[")
 
 
 def test_a_failure_names_the_step_the_reason_and_the_log(tmp_path):
@@ -76,9 +93,9 @@ def test_nothing_starts_after_a_failure(tmp_path):
     def fail(_log):
         raise ClusterError("no")
 
-    steps = [Step("bad", fail), Step("next", lambda _log: started.append(1) or "", ("bad",))]
+    plan = [Step("bad", fail), Step("next", lambda _log: started.append(1) or "", ("bad",))]
     with pytest.raises(StepError):
-        runner(tmp_path).run(steps)
+        runner(tmp_path).run(plan)
     assert started == []
 
 
@@ -92,7 +109,7 @@ def test_a_failure_ends_the_commands_of_other_steps(tmp_path):
 
     def fail(_log):
         running.wait(10)
-        while not commands._running:
+        while not commands.processes.running:
             threading.Event().wait(0.01)
         raise ClusterError("no")
 
@@ -115,13 +132,13 @@ def test_a_second_run_starts_its_log_anew(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("steps", "message"),
+    ("plan", "message"),
     [
         ([Step("a", nothing), Step("a", nothing)], "named twice: a"),
         ([Step("a", nothing, ("b",))], "no step fulfils: b"),
         ([Step("a", nothing, ("b",)), Step("b", nothing, ("a",))], "wait for each other: a, b"),
     ],
 )
-def test_a_plan_that_cannot_run_is_refused(steps, message):
+def test_a_plan_that_cannot_run_is_refused(plan, message):
     with pytest.raises(ValueError, match=message):
-        check(steps)
+        check(plan)

@@ -9,18 +9,40 @@ import shlex
 import signal
 import subprocess
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 TAIL_LINES = 15
 
-_running: set[subprocess.Popen[bytes]] = set()
-_lock = threading.Lock()
-_stopping = threading.Event()
+
+@dataclass
+class _Processes:
+    """The commands of this process that run now."""
+
+    running: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    # a folder with one file per running command: its id, holding when that process was started
+    register: Path | None = None
+
+    def add(self, child: subprocess.Popen[bytes]) -> None:
+        with self.lock:
+            self.running.add(child)
+        if self.register:
+            (self.register / str(child.pid)).write_text(started(child.pid) or "")
+
+    def remove(self, child: subprocess.Popen[bytes]) -> None:
+        with self.lock:
+            self.running.discard(child)
+        if self.register:
+            (self.register / str(child.pid)).unlink(missing_ok=True)
+
+
+processes = _Processes()
 
 
 class CommandError(Exception):
@@ -108,18 +130,47 @@ def stop_all() -> None:
 
     Later `Log.run` calls of this process fail at once: used when one of several steps has failed.
     """
-    _stopping.set()
-    with _lock:
-        children = list(_running)
+    processes.stopping.set()
+    with processes.lock:
+        children = list(processes.running)
     for child in children:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGTERM)
 
 
+def end_orphans(folder: Path) -> int:
+    """End commands of an earlier run that was killed before them; return how many there were.
+
+    ``folder`` becomes the place where this run notes its own. Call it while no other run may be active.
+    """
+    orphans = 0
+    folder.mkdir(parents=True, exist_ok=True)
+    for note in folder.iterdir():
+        pid = int(note.name)
+        if started(pid) == note.read_text():
+            orphans += 1
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        note.unlink()
+    processes.register = folder
+    return orphans
+
+
+def started(pid: int, proc: Path = Path("/proc")) -> str | None:
+    """Return when a process was started, in clock ticks since the boot; None when there is none.
+
+    Together with its id this tells a process from a later one that was given the same id.
+    """
+    try:
+        return (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return None
+
+
 def _spawn(
     words: list[str], stream: int, env: Mapping[str, str] | None, cwd: Path | None
 ) -> subprocess.Popen[bytes]:
-    if _stopping.is_set():
+    if processes.stopping.is_set():
         raise CommandError(f"`{_short(words)}` was not started: another step failed")
     try:
         child = subprocess.Popen(
@@ -133,8 +184,7 @@ def _spawn(
         )
     except OSError as error:
         raise CommandError(f"`{_short(words)}`: {error}") from error
-    with _lock:
-        _running.add(child)
+    processes.add(child)
     return child
 
 
@@ -142,8 +192,7 @@ def _wait(child: subprocess.Popen[bytes]) -> int:
     try:
         return child.wait()
     finally:
-        with _lock:
-            _running.discard(child)
+        processes.remove(child)
 
 
 def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cluster.kind import leftovers, programs
+from tests.cluster.kind import firewall, leftovers, programs
 from tests.cluster.kind.commands import ClusterError, Log, output, works
 from tests.cluster.kind.prerequisites import which
 
@@ -77,12 +77,21 @@ class Engine:
     def network(self, log: Log) -> None:
         """Have the nodes' network there. Idempotent."""
         env = self.environment()
-        if works([self.docker, "network", "inspect", NETWORK], env=env):
-            return
-        options = ["--opt", f"com.docker.network.driver.mtu={_smallest_mtu()}"]
+        inspect = [
+            self.docker,
+            "network",
+            "inspect",
+            "--format",
+            "{{(index .IPAM.Config 0).Subnet}}",
+            NETWORK,
+        ]
+        if not works(inspect, env=env):
+            options = ["--opt", f"com.docker.network.driver.mtu={_smallest_mtu()}"]
+            if self.own:
+                options += ["--opt", f"com.docker.network.bridge.name={self.paths.bridge}"]
+            log.run([self.docker, "network", "create", "--driver", "bridge", *options, NETWORK], env=env)
         if self.own:
-            options += ["--opt", f"com.docker.network.bridge.name={self.paths.bridge}"]
-        log.run([self.docker, "network", "create", "--driver", "bridge", *options, NETWORK], env=env)
+            firewall.open_for(self.paths.bridge, output(inspect, env=env).strip(), log)
 
     def _start_containerd(self, log: Log) -> None:
         run = self.paths.run
@@ -107,7 +116,7 @@ class Engine:
                 *("--config-file", config, "--host", f"unix://{self.paths.docker_socket}"),
                 *("--data-root", self.paths.docker_data, "--exec-root", run / "docker"),
                 *("--pidfile", run / "docker.pid", "--containerd", self._containerd_socket),
-                *("--bridge", "none", "--userland-proxy=false", "--cgroup-parent", self.paths.cgroup_parent),
+                *("--bridge", "none", "--iptables=false", "--cgroup-parent", self.paths.cgroup_parent),
                 *("--add-runtime", f"front={front}", "--default-runtime", "front"),
                 *("--exec-opt", "native.cgroupdriver=cgroupfs", "--log-level", "warn"),
             ],

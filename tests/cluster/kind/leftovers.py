@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.cluster.kind.artefacts import remove
 from tests.cluster.kind.commands import CommandError, Log, output
 from tests.cluster.kind.prerequisites import which
 
@@ -125,9 +126,7 @@ def clean(paths: Paths, log: Log) -> str:
         found.append(f"{len(strays)} processes")
     found += _unmount(paths, log)
     found += _network(paths, log)
-    for file in (*paths.run.glob("*.pid"), *paths.run.glob("*.sock")):
-        log.note(f"file {file}")
-        file.unlink()
+    remove(paths.run)
     _remove_cgroups(paths.cgroup_parent)
     return f"removed {', '.join(found)}" if found else "nothing left over"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.cluster.kind import existing, paths, prerequisites, programs, stock_image, tools
-from tests.cluster.kind.commands import ClusterError
+from tests.cluster.kind.commands import ClusterError, end_orphans
 from tests.cluster.kind.engine import Engine, choose
 from tests.cluster.kind.node_image import NodeImage
 from tests.cluster.kind.nodes import Nodes
@@ -156,11 +156,12 @@ def status() -> tuple[bool, str]:
     nodes = Nodes(place, engine)
     answers = engine.answers()
     runs = answers and (nodes.runs(image.tag) or nodes.runs(STOCK_NODE_IMAGE))
+    made = engine.has_image(image.tag) if answers else image.made_in(place.docker_data)
     whose = "own" if engine.own else "yours"
     lines = [
         f"cluster:    {'runs' if runs else 'does not run'}",
         f"engine:     {whose}, {'up' if answers else 'down'}",
-        f"node image: {image.tag}{'' if answers and engine.has_image(image.tag) else ' (not made)'}",
+        f"node image: {image.tag}{'' if made else ' (not made)'}",
         f"kubeconfig: {place.kubeconfig}",
         f"tools:      {place.bin}",
         f"logs:       {place.logs}",
@@ -192,4 +193,7 @@ def _opened(say: Callable[[str], None]) -> Iterator[Cluster]:
         except BlockingIOError:
             say(f"another command holds {place.lock}, waiting for it ...")
             fcntl.flock(stream, fcntl.LOCK_EX)
+        orphans = end_orphans(place.running)
+        if orphans:
+            say(f"ended {orphans} commands that an earlier, killed start had left running")
         yield Cluster(place, choose(place), NodeImage(place.artefacts), Runner(place.logs, say))

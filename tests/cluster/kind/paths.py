@@ -52,6 +52,11 @@ class Paths:
         return self.cache / "lock"
 
     @property
+    def running(self) -> Path:
+        """One note per command that runs now, see `commands.end_orphans`."""
+        return self.cache / "running"
+
+    @property
     def docker_data(self) -> Path:
         return self.cache / "docker"
 

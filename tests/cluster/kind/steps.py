@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from tests.cluster.kind.commands import ClusterError, CommandError, Log, stop_al
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+
+QUIET_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def check(steps: Sequence[Step]) -> None:
 
 @dataclass
 class Runner:
-    """Runs steps in threads and prints a line when one starts and when one ends.
+    """Runs steps in threads; prints a line when a step ends, and when it starts unless it is over at once.
 
     ``clock`` gives seconds; the first reading is the zero of the printed times.
     """
@@ -65,10 +69,12 @@ class Runner:
 
     def __post_init__(self) -> None:
         self._zero = self.clock()
+        self._one_line = threading.Lock()
 
     def line(self, text: str) -> None:
         """Print ``text`` behind the elapsed time."""
-        self.say(f"[{self.clock() - self._zero:6.1f}s] {text}")
+        with self._one_line:
+            self.say(f"[{self.clock() - self._zero:6.1f}s] {text}")
 
     def one(self, name: str, action: Callable[[Log], str]) -> None:
         """Run a single step; see `run`."""
@@ -115,8 +121,13 @@ class Runner:
         log.path.parent.mkdir(parents=True, exist_ok=True)
         log.path.write_text("")
         begin = self.clock()
-        self.line(f"{step.name} ...")
-        did = step.action(log)
+        # what is done at once needs no line for its start
+        starting = threading.Timer(QUIET_SECONDS, self.line, [f"{step.name} ..."])
+        starting.start()
+        try:
+            did = step.action(log)
+        finally:
+            starting.cancel()
         self.took[step.name] = self.clock() - begin
         self.line(f"{step.name} ... {did} in {self.took[step.name]:.1f}s")
         return did

@@ -14,8 +14,7 @@ DEBIAN_SUITE = "bookworm"
 
 # The image that the notes of kind v0.33.0 name for this minor version of Kubernetes.
 STOCK_NODE_IMAGE = (
-    "docker.io/kindest/node:v1.34.11"
-    "@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d"
+    "docker.io/kindest/node:v1.34.11@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d"
 )
 
 # Names that kubeadm asks for. The tag is what counts to it, not what is inside:
