@@ -12,14 +12,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import airflow_steadfast
-from airflow_steadfast import signals
 
 log = logging.getLogger("airflow_steadfast.launch_guard")
 
 
 def mounted_root() -> PurePosixPath | None:
-    """The folder of PYTHONPATH that this process has the patch from; None if it is part of the image."""
-    root = Path(airflow_steadfast.__file__).resolve().parent.parent
+    """The folder of PYTHONPATH that this process has the patch from; None if it is part of the image.
+
+    Symbolic links stay: a ConfigMap's files are links into a dated folder that no pod template names.
+    """
+    root = Path(airflow_steadfast.__file__).absolute().parent.parent
     inside_image = any(root.is_relative_to(prefix) for prefix in (sys.prefix, sys.base_prefix))
     return None if inside_image or root.name in {"site-packages", "dist-packages"} else PurePosixPath(root)
 
@@ -43,11 +45,8 @@ def carries_patch(pod: Any, root: PurePosixPath) -> bool:
 _warned: set[str] = set()
 
 
-def look(pod: Any, root: PurePosixPath) -> None:
-    """Count a pod without the patch; the first one is logged."""
-    if carries_patch(pod, root):
-        return
-    signals.totals().increment("steadfast_worker_pods_unpatched_total")
+def warn_once(pod: Any, root: PurePosixPath) -> None:
+    """Log the first pod without the patch."""
     if "first" not in _warned:
         _warned.add("first")
         log.warning(
