@@ -120,7 +120,8 @@ def _close(progress: Progress, stage: Stage, told: list[Outcome]) -> None:
     print(report.metrics(stage.metrics.totals()))
     print(f"\n{report.alerts(stage.metrics.alert_rules())}\n")
     print(report.where_to_look())
-    print("\nTime: " + ", ".join(f"{name} {took:.0f}s" for name, took in progress.steps))
+    rows = [(name, f"{took:.0f} s") for name, took in progress.steps]
+    print(f"\n{report.table(rows, ('step', 'time'))}")
     print(f"All stories came out as told, in {progress.elapsed:.0f} s.")
 
 

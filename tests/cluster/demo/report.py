@@ -21,6 +21,8 @@ _NEVER_HIDDEN = (
     "steadfast_reattach_label_fallbacks_total",
 )
 
+_TIMES = ("_timestamp_seconds", "_mtime_seconds")
+
 
 def table(rows: Iterable[tuple[str, ...]], head: tuple[str, ...]) -> str:
     """Lay out rows in columns; the last column is right-aligned."""
@@ -39,12 +41,14 @@ def metrics(totals: Mapping[str, float]) -> str:
     """Show each series of the catalogue that is not 0, and in any case those that the stories are about."""
     rows: list[tuple[str, ...]] = []
     for name, help_text, belongs in _families(totals):
+        if name.endswith(_TIMES):
+            continue
         shown = {key: value for key, value in belongs.items() if value}
         if not shown and name in _NEVER_HIDDEN:
             shown = {name: 0.0}
         rows.extend((key, help_text, f"{value:g}") for key, value in sorted(shown.items()))
-    hidden = len(totals) - len(rows)
-    return f"{table(rows, ('series', 'what it counts', 'value'))}\n({hidden} more series are there at 0)"
+    zero = sum(not value for value in totals.values())
+    return f"{table(rows, ('series', 'what it counts', 'value'))}\n({zero} more series are there, at 0)"
 
 
 def _families(totals: Mapping[str, float]) -> Iterator[tuple[str, str, dict[str, float]]]:

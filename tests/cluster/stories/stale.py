@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.cluster.stories.metrics import series
 from tests.cluster.stories.outcome import Outcome, StoryFailedError, wait_for
 from tests.cluster.stories.pods import PodWatch
 from tests.cluster.stories.stage import STALE_DAG, Stage
@@ -59,14 +58,15 @@ def tell(stage: Stage, workers_at_once: int) -> Outcome:
     outcome.expect("executions", TASKS, marks.total())
     dropped = dropped_between(before, after)
     outcome.record("reasons", ", ".join(f"{reason}={count:g}" for reason, count in dropped.items()))
-    outcome.expect_at_least("workloads dropped, as Prometheus has it", LEAST_DROPPED, sum(dropped.values()))
-    outcome.expect("workloads dropped = task instances superseded", len(old), int(sum(dropped.values())))
-    decided = series("steadfast_launches_decided_total")
-    outcome.expect(
-        "launches decided, once each",
-        len(old) + len(new),
-        int(after.get(decided, 0) - before.get(decided, 0)),
+    outcome.expect_at_least(
+        "workloads dropped, as Prometheus has it", LEAST_DROPPED, int(sum(dropped.values()))
     )
+    outcome.expect("workloads dropped = task instances superseded", len(old), int(sum(dropped.values())))
+    for what, name, expected in (
+        ("launches decided, once each", "steadfast_launches_decided_total", len(old) + len(new)),
+        ("worker pods without the patch", "steadfast_worker_pods_unpatched_total", 0),
+    ):
+        outcome.expect(what, expected, int(after.get(name, 0) - before.get(name, 0)))
     return outcome
 
 
