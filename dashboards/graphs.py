@@ -146,9 +146,9 @@ def pods_put_right() -> timeseries.Panel:
     return style.graph_panel(
         "Pods put right, per hour",
         "revoked: deleted while pending, since the launch went stale after its creation. adopted: a create "
-        "reply was lost, no second pod made; many: look at the API server. harvested: finished while nobody "
-        "watched, not run again. unpatched: a custom pod template lacks the patch; give it the code volume and "
-        "the PYTHONPATH of the chart's own template.",
+        "reply was lost, no second pod made; many: look at the API server. harvested: finished while "
+        "nobody watched, not run again. unpatched: a custom pod template lacks the patch; give it the code "
+        "volume and the PYTHONPATH of the chart's own template.",
         Place(8, 20, 8, 8),
         (
             Query(queries.events("pods_revoked_total", "1h"), "revoked"),

@@ -73,11 +73,16 @@ def ratio_name(window: str) -> str:
 
 
 def rule_file() -> dict[str, Any]:
-    """Return the whole rule file: ``{"groups": [...]}``."""
+    """Return the whole rule file: ``{"groups": [...]}``.
+
+    The burn alert stands in one group with what it reads: rules of one group are evaluated in their order at
+    one moment, those of two groups are not.
+    """
+    ratios = [_recorded_ratio(window) for window in WINDOWS]
+    burns = [_burn_alert(burn) for burn in BURNS]
     return {
         "groups": [
-            {"name": "steadfast-stale-drops.rules", "rules": [_recorded_ratio(window) for window in WINDOWS]},
-            {"name": "steadfast-stale-drops", "rules": [_burn_alert(burn) for burn in BURNS]},
+            {"name": "steadfast-stale-drops", "rules": [*ratios, *burns]},
             {"name": "steadfast-health", "rules": [_sidecar_down(), _patch_inactive()]},
         ]
     }
