@@ -15,6 +15,8 @@ from airflow_steadfast.launch_guard.queue import GuardedQueue
 from airflow_steadfast.launch_guard.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable
+
     from airflow_steadfast.launch_guard.entry import Entry
     from airflow_steadfast.launch_guard.verdict import Verdict
     from airflow_steadfast.settings import Settings
@@ -50,6 +52,13 @@ class Guard:
             waiting = set(map(id, self._executor._task_event_logs))  # noqa: SLF001 - the base class's deque
             self._audit_rows = [row for row in self._audit_rows if id(row) in waiting]
         self.queue.begin_loop()
+
+    def end_loop(self, running: Collection[Hashable]) -> None:
+        """End a scheduler loop: ``running`` are the executor's keys."""
+        self.queue.end_loop(running)
+        for entry in self.queue.handed_out():
+            if entry.pod_lacks_patch:
+                signals.totals().increment("steadfast_worker_pods_unpatched_total")
 
     def close(self) -> None:
         """Write the totals and close the connection. Idempotent, never raises."""
@@ -152,9 +161,9 @@ def _look_at_pods(executor: Any, guard: Guard) -> None:
         pod = build(next_job)
         try:
             entry = guard.queue.entry_of(next_job)
-            if entry is not None and not entry.seen_pod:
-                entry.seen_pod = True
-                worker_pod.look(pod, root)
+            if entry is not None and not worker_pod.carries_patch(pod, root):
+                entry.pod_lacks_patch = True
+                worker_pod.warn_once(pod, root)
         except Exception:
             log.debug("the worker pod could not be looked at", exc_info=True)
         return pod

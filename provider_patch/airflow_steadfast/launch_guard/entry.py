@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_steadfast.launch_guard.launch import Launch
+    from airflow_steadfast.launch_guard.verdict import Verdict
 
 log = logging.getLogger("airflow_steadfast.launch_guard")
 
@@ -39,7 +40,7 @@ class Entry:
     would_drop: bool = False
     failed_open: bool = False
     unguarded: bool = False
-    seen_pod: bool = False
+    pod_lacks_patch: bool = False
 
     @classmethod
     def of(cls, job: Any) -> Entry:
@@ -58,6 +59,13 @@ class Entry:
         if not self.decided:
             self.decided = True
             signals.totals().increment("steadfast_launches_decided_total")
+
+    def observe(self, verdict: Verdict) -> None:
+        """Count, once, that this launch would be dropped; nothing for a fresh one."""
+        if verdict.reason is not None and not self.would_drop:
+            self.would_drop = True
+            log.info("Would drop the launch (%s), observe mode: %s", verdict.reason, self.launch)
+            signals.totals().increment("steadfast_workloads_would_drop_total", reason=verdict.reason)
 
     def to_stock_check(self) -> Entry:
         """Leave this launch to the stock executor's own check, where it has one; returns the entry."""

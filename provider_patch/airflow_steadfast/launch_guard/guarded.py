@@ -41,7 +41,7 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
         try:
             super().sync()
         finally:
-            _quietly(lambda: guard.queue.end_loop(self.running))
+            _quietly(lambda: guard.end_loop(self.running))
             signals.totals().flush()
 
     def _should_create_pod_for_job(self, task: Any) -> bool:

@@ -84,6 +84,7 @@ class GuardedQueue:
         if entry is None:
             entry = Entry.of(job)
             self.current.begin(job.key, job)
+        entry.pod_lacks_patch = False  # it was not created
         self._pending.append(entry)
         self._leave_one(entry)
 
@@ -134,6 +135,10 @@ class GuardedQueue:
     def entry_of(self, job: Any) -> Entry | None:
         """The entry of a job handed out in this loop."""
         return self._handed_out.get(id(job))
+
+    def handed_out(self) -> Collection[Entry]:
+        """The entries of all jobs handed out in this loop, those that came back among them."""
+        return self._handed_out.values()
 
     def drain(self, *, draining: bool) -> None:
         """While draining, ``get_nowait`` returns whatever is queued and asks nobody."""
@@ -213,7 +218,7 @@ class GuardedQueue:
             verdict = verdicts[id(entry)]
             if verdict.fresh or self._observe:
                 entry.verdict_at = now
-                self._observed(entry, verdict)
+                entry.observe(verdict)
                 self._ready.append(entry)
             else:
                 self._drop(entry, verdict)
@@ -228,12 +233,6 @@ class GuardedQueue:
             self._ready.append(entry)
         else:
             self._held.append(entry)
-
-    def _observed(self, entry: Entry, verdict: Verdict) -> None:
-        if verdict.reason is not None and not entry.would_drop:
-            entry.would_drop = True
-            log.info("Would drop the launch (%s), observe mode: %s", verdict.reason, entry.launch)
-            signals.totals().increment("steadfast_workloads_would_drop_total", reason=verdict.reason)
 
     def _hand_out(self, entry: Entry) -> None:
         self._forget_queued(entry)
@@ -262,7 +261,7 @@ class GuardedQueue:
         older = self._queued.get(entry.launch.identity)
         if older is not None and older is not entry:
             if self._observe:
-                self._observed(older, SUPERSEDED)
+                older.observe(SUPERSEDED)
             else:
                 self._remove(older)
                 self._drop(older, SUPERSEDED)

@@ -122,8 +122,8 @@ spec:
 
 
 @pytest.mark.parametrize("mounted", [True, False])
-def test_pods_of_a_template_without_the_patch_are_counted(
-    mounted, tasks, start_executor, pods, monkeypatch, tmp_path
+def test_pods_of_a_template_without_the_patch_are_counted_when_created(
+    mounted, tasks, start_executor, pods, cluster, namespace, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(worker_pod, "mounted_root", lambda: PurePosixPath("/opt/steadfast"))
     if mounted:
@@ -132,6 +132,10 @@ def test_pods_of_a_template_without_the_patch_are_counted(
     executor = start_executor()
     ids = tasks.run()
     submit(executor, tasks.queue(ids[:2]))
+    set_quota(cluster, namespace, 0)
+    executor.heartbeat()
+    assert total("worker_pods_unpatched_total") == 0
+    set_quota(cluster, namespace, 2)
     executor.heartbeat()
     assert len(pods()) == 2
     assert total("worker_pods_unpatched_total") == (0 if mounted else 2)
