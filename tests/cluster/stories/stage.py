@@ -114,8 +114,10 @@ def open_stage() -> Iterator[Stage]:
 
 
 def tidy(stage: Stage, workers_at_once: int) -> None:
-    """Undo what an interrupted story left: an empty quota, unfinished runs. Idempotent."""
+    """Undo what earlier stories left: an empty quota, unfinished runs, killed workers. Idempotent."""
     stage.allow_workers(workers_at_once)
     for dag in (STALE_DAG, DURABLE_DAG):
         stage.airflow.wait_for_dag(dag)
         stage.airflow.fail_unfinished_runs(dag)
+    killed = ("-l", "kubernetes_executor=True", "--field-selector", "status.phase=Failed")
+    stage.kubectl.run("delete", "pods", *killed, "--wait=false")
