@@ -8,6 +8,7 @@ alike, and calls the original wherever the try is not durable.
 from __future__ import annotations
 
 import functools
+import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from airflow_steadfast.durable_pod.session import Session
+
+log = logging.getLogger("airflow_steadfast.durable_pod")
 
 DELIBERATE = (AirflowException, ApiException, HTTPError)
 """Errors that say something about the task or the cluster: the task gets them, as from the provider."""
@@ -46,6 +49,10 @@ READ_SEAMS = (
 
 class PodReplacedError(AirflowException):
     """Another pod now has the name of the pod that this try follows."""
+
+
+class TaskKilledError(AirflowException):
+    """The task was told to stop before its pod had ended."""
 
 
 def build(owner: type[Any]) -> dict[str, Callable[..., Any]]:
@@ -116,6 +123,11 @@ def _process_pod_deletion(native: Callable[..., Any]) -> Callable[..., Any]:
 def _post_complete_action(native: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(native)
     def post_complete_action(self: Any, *args: Any, **keywords: Any) -> Any:
+        session = sessions.current(self)
+        if session is not None and session.is_orphaned:
+            # The scheduler will start another try, and that one is to find the pod as it is.
+            log.warning("the task's supervisor is gone: the pod is left for the next try")
+            return None
         succeeded = False
         try:
             result = native(self, *args, **keywords)
@@ -123,9 +135,18 @@ def _post_complete_action(native: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             pod, remote_pod = keywords.get("pod"), keywords.get("remote_pod")
             termination.end_try(self, keywords.get("context"), pod, remote_pod, succeeded=succeeded)
+        if session is not None and self._killed:
+            # The provider returns here, and Airflow records the half done work as a success. Where a user
+            # has set the state already, the server keeps that one.
+            raise TaskKilledError(f"the task was killed while it followed {_name_of(session)}")
         return result
 
     return post_complete_action
+
+
+def _name_of(session: Session) -> str:
+    identity = session.identity
+    return f"pod {identity.namespace}/{identity.name}" if identity is not None else "its pod"
 
 
 def _on_kill(native: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("airflow_steadfast.durable_pod")
 
+_LOG_STARTS_OVER = "the pod's log is read from its start: the earlier try's log may hold some of it too"
+
 
 def obtain_pod(session: Session, request: Any) -> Any:
     """Return the pod that this try follows: an earlier try's, or a fresh one made of ``request``.
@@ -67,6 +69,7 @@ def _follow_known(session: Session, identity: Identity, answer: Answer) -> Any:
         log.info("pod %s succeeded while nobody watched: its result is taken", pods.describe(pod))
     else:
         log.info("reattached to pod %s by its stored identity", pods.describe(pod))
+    log.info("%s", _LOG_STARTS_OVER)
     if identity.uid is None:
         session.record.write_known(session.identity_of(pod))
     return pod
@@ -89,6 +92,7 @@ def _fall_back(session: Session, request: Any, reason: str) -> Any:
     if answer.harvest:
         session.events.add("harvested")
     log.info("reattached to pod %s by its labels; its identity is stored from here on", pods.describe(pod))
+    log.info("%s", _LOG_STARTS_OVER)
     return pod
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,7 +77,13 @@ class Session:
     record: Record
     events: Events
     identity: Identity | None = None
+    supervisor_pid: int = field(default_factory=os.getppid)
     _cluster: str | None = field(default=None, repr=False)
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the task's supervisor has died under it: its end can no longer be reported to anyone."""
+        return os.getppid() != self.supervisor_pid
 
     @property
     def cluster(self) -> str | None:

@@ -23,9 +23,10 @@ COMMON = {
 with DAG("durable", schedule=None) as dag:
     for prefix, operator in (("ours", DurableKubernetesPodOperator), ("stock", KubernetesPodOperator)):
         operator(task_id=prefix, **COMMON)
-        operator(task_id=f"{prefix}_kept", on_finish_action="keep_pod", **COMMON)
-        operator(task_id=f"{prefix}_fixed_name", name="fixed", random_name_suffix=False, **COMMON)
-        operator(task_id=f"{prefix}_not_durable", durable=False, **COMMON)
-        operator(task_id=f"{prefix}_xcom", do_xcom_push=True, **COMMON)
+    durable = DurableKubernetesPodOperator
+    durable(task_id="ours_kept", on_finish_action="keep_pod", **COMMON)
+    durable(task_id="ours_fixed_name", name="fixed", random_name_suffix=False, **COMMON)
+    durable(task_id="ours_not_durable", durable=False, **COMMON)
+    durable(task_id="ours_xcom", do_xcom_push=True, **COMMON)
     powerless = {**COMMON, "config_file": os.environ["BENCH_POWERLESS_KUBECONFIG"]}
-    DurableKubernetesPodOperator(task_id="ours_powerless", **powerless)
+    durable(task_id="ours_powerless", **powerless)

@@ -70,6 +70,23 @@ def test_the_retry_after_a_sigkill_finds_its_pod_by_identity_without_a_search(be
     assert (bench.created("hit"), bench.lists("hit")) == (1, 0)
 
 
+def test_a_task_that_lost_its_supervisor_leaves_its_pod_to_the_next_try(bench: Bench) -> None:
+    bench.new_run("orphaned")
+    attempt = bench.start_try("orphaned", "ours")
+    (pod,) = bench.await_pods("orphaned")
+    bench.await_known("orphaned", attempt)
+    orphans = attempt.kill_supervisor_only()
+    bench.run_pod("orphaned", pod.metadata.name)
+    attempt.await_end(orphans)
+    assert [p.metadata.uid for p in bench.list("orphaned")] == [pod.metadata.uid]
+    assert (bench.record("orphaned") or {})["state"] == "created"
+    bench.next_try("orphaned", "ours")
+    attempt = bench.start_try("orphaned", "ours")
+    bench.until(lambda: "2.identity_hit" in bench.events("orphaned"), "the hit is counted", attempt)
+    succeed(bench, attempt, pod.metadata.name)
+    assert (bench.created("orphaned"), bench.lists("orphaned")) == (1, 0)
+
+
 def test_a_label_twin_beside_the_stored_pod_does_not_matter(bench: Bench) -> None:
     pod = lose_the_worker(bench, "twin")
     twin(bench, "twin", pod)
@@ -202,6 +219,15 @@ def test_upstream_runs_a_pod_that_succeeded_unwatched_again(bench: Bench) -> Non
     name = fresh_pod(bench, attempt, pod.metadata.name)
     succeed(bench, attempt, name)
     assert bench.created("harvest-stock") == 2
+
+
+def test_a_result_that_went_with_its_pod_is_made_again(bench: Bench) -> None:
+    old = lose_the_worker(bench, "xcom", "ours_xcom")
+    bench.end_pod("xcom", old.metadata.name)
+    attempt = bench.start_try("xcom", "ours_xcom")
+    fresh_pod(bench, attempt, old.metadata.name)
+    assert bench.events("xcom") == []
+    assert bench.created("xcom") == 2
 
 
 def test_a_pod_that_failed_unwatched_gets_a_fresh_one_in_the_same_try(bench: Bench) -> None:

@@ -80,6 +80,21 @@ class Try:
             process.kill()
         self.process.join()
 
+    def kill_supervisor_only(self) -> list[psutil.Process]:
+        """SIGKILL the supervisor and return the task's processes, which live on."""
+        supervisor = psutil.Process(self.process.pid)
+        task = supervisor.children(recursive=True)
+        supervisor.kill()
+        self.process.join()
+        return task
+
+    def await_end(self, orphans: list[psutil.Process]) -> None:
+        """Wait until the task's processes have noticed that nobody supervises them."""
+        _, alive = psutil.wait_procs(orphans, timeout=60)
+        for process in alive:
+            process.kill()
+        assert not alive, f"the task's process outlived its supervisor; its log:\n{self.text()}"
+
     def finish(self, seconds: float = 90.0) -> str:
         """Wait for the end and return the whole log; an unfinished worker is killed and fails the test."""
         self.process.join(seconds)

@@ -179,6 +179,20 @@ def test_errors_about_the_task_or_the_cluster_are_the_tasks(
         )
 
 
+def test_a_killed_task_never_ends_as_a_success(fresh: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_steadfast.durable_pod import session as sessions
+    from airflow_steadfast.durable_pod.methods import TaskKilledError
+
+    make_durable(fresh)
+    ti = SimpleNamespace(dag_id="d", task_id="t", map_index=-1, try_number=1, max_tries=0)
+    context = {"ti": ti, "run_id": "r", "task_state_store": object()}
+    operator = fresh(task_id="t", on_kill_action="keep_pod")
+    sessions.begin(operator, context)
+    operator.on_kill()
+    with pytest.raises(TaskKilledError, match="was killed while it followed"):
+        operator.post_complete_action(pod=None, remote_pod=None, context=context, result=None)
+
+
 ACTIVATED = """
 import json
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator as Stock
