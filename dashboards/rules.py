@@ -20,7 +20,9 @@ import yaml
 
 from dashboards.selectors import DECIDED, DROPPED, Scope
 
-RUNBOOKS = "https://github.com/airflow-steadfast/airflow-steadfast/blob/main/docs/runbooks"
+RUNBOOKS = "https://steadfast.example/docs/runbooks"
+"""Where the runbooks are published. A reserved name: the chart writes the deployment's own address there
+(``steadfast.metrics.prometheusRule.runbookBaseUrl``), or leaves the annotation out."""
 BURN_ALERT = "SteadfastStaleDropBurn"
 
 BUDGET = 0.01
