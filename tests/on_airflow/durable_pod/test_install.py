@@ -179,6 +179,42 @@ def test_errors_about_the_task_or_the_cluster_are_the_tasks(
         )
 
 
+def pod_of(phase: str) -> Any:
+    from kubernetes import client
+
+    return client.V1Pod(
+        metadata=client.V1ObjectMeta(name="pod", namespace="ns", uid="uid"),
+        status=client.V1PodStatus(phase=phase),
+    )
+
+
+@pytest.mark.parametrize(("deferrable", "marked"), [(True, True), (False, False)])
+def test_a_failure_seen_after_a_deferral_is_marked_by_the_process_that_saw_it(
+    fresh: type[Any], deferrable: bool, marked: bool
+) -> None:
+    from airflow.exceptions import AirflowException
+
+    def fail(self: Any, **_: Any) -> None:
+        raise AirflowException("the pod failed")
+
+    fresh.post_complete_action = fail  # type: ignore[attr-defined]
+    fresh.post_complete_action.__signature__ = inspect.signature(  # type: ignore[attr-defined]
+        lambda self, *, pod, remote_pod, context, result, **kwargs: None
+    )
+    make_durable(fresh)
+    written: dict[str, Any] = {}
+    store = SimpleNamespace(get=written.get, set=lambda key, value, **_: written.update({key: value}))
+    ti = SimpleNamespace(dag_id="d", task_id="t", map_index=-1, try_number=1, max_tries=2)
+    context = {"ti": ti, "run_id": "r", "task_state_store": store}
+    operator = fresh(task_id="t", deferrable=deferrable)
+    operator.__dict__["client"] = SimpleNamespace()
+    pod = pod_of("Failed")
+    with pytest.raises(AirflowException, match="the pod failed"):
+        operator.post_complete_action(pod=pod, remote_pod=pod, context=context, result=None)
+    states = [value["state"] for key, value in written.items() if key == "pod_identifier"]
+    assert states == (["finished"] if marked else [])
+
+
 def test_a_killed_task_never_ends_as_a_success(fresh: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_steadfast.durable_pod import session as sessions
     from airflow_steadfast.durable_pod.methods import TaskKilledError
