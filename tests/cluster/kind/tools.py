@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tools folder: kubectl, kind, docker and, on demand, helm and helm-unittest.
+"""The tools folder: kubectl, kind, docker and, on demand, helm, helm-unittest, kube-apiserver and etcd.
 
 Put first on PATH, its programs talk to this cluster's engine. A tool is the one on PATH where
 that is new enough, else one built from its Go module.
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from tests.cluster.kind.paths import Paths
     from tests.cluster.kind.programs import Program
 
-ON_DEMAND = {"helm": programs.HELM, "helm-unittest": programs.HELM_UNITTEST}
+ON_DEMAND = {
+    "helm": programs.HELM,
+    "helm-unittest": programs.HELM_UNITTEST,
+    # an API server of a test's own; both are in the node image, so a cluster's start has built them
+    "kube-apiserver": programs.KUBE,
+    "etcd": programs.ETCD,
+}
 
 
 def version_of(text: str) -> tuple[int, ...]:
