@@ -4,7 +4,8 @@
 Each is a list of steps, every one a target of the Makefile. All steps run, also after one has failed, so that
 one run tells everything; the table at the end says what failed and where to look. Exit code 1 if any did.
 
-The cluster of ``test`` starts in the background while the steps that need none are running.
+The steps without a cluster run in two lanes, one for each of two cores; a step's output is shown when it has
+ended. The cluster of ``test`` starts in the background meanwhile.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 
 from tests.support.environment import BUILD, MAIN_PAIR, PAIRS, ROOT, MissingError, Pair, ensure, packages
 
-FAST = ("lint", "unit", "test-airflow", "test-chart", "test-dashboards")
-FULL = (*FAST, "test-apiserver", "test-cluster")
+FAST_LANES = (("lint", "unit", "test-chart", "test-dashboards"), ("test-airflow",))
+CLUSTER_STEPS = ("test-apiserver", "test-cluster")
+LOGS = BUILD / "logs"
 # what this version of the bundle claims to work on; the other supported pairs join with their capabilities
 COVERED = tuple(pair for pair in PAIRS if pair.airflow == MAIN_PAIR.airflow)
 # the steps that are repeated on every covered pair, in its own environment
@@ -30,8 +33,29 @@ class Report:
     """What ran, how it ended and how long it took."""
 
     rows: list[tuple[str, str, float]] = field(default_factory=list)
+    _printing: threading.Lock = field(default_factory=threading.Lock)
+
+    def run_quietly(self, name: str, command: list[str]) -> None:
+        """Run one step with its output in a file, and show it whole when the step has ended."""
+        LOGS.mkdir(parents=True, exist_ok=True)
+        log = LOGS / f"{name}.log"
+        print(f"=== {name} ... ({log.relative_to(ROOT)})", flush=True)
+        started = time.monotonic()
+        with log.open("wb") as output:
+            done = subprocess.run(
+                command,
+                cwd=ROOT,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+        with self._printing:
+            print(f"\n=== {name}\n{log.read_text(errors='replace')}", flush=True)
+            self.add(name, done.returncode == 0, time.monotonic() - started)
 
     def run(self, name: str, command: list[str]) -> None:
+        """Run one step on this terminal."""
         print(f"\n=== {name}", flush=True)
         started = time.monotonic()
         done = subprocess.run(command, cwd=ROOT, check=False)
@@ -66,32 +90,43 @@ def main(tier: str) -> int:
         return 1
     report.add("environment", True, time.monotonic() - started)
     print(f"\nPair under test: {MAIN_PAIR.name}")
-    steps = FAST if tier == "test-fast" else FULL
     background = None if tier == "test-fast" else _start_cluster()
-    for step in steps:
-        if step in ("test-apiserver", "test-cluster") and background is not None:
-            _await_cluster(report, background)
-            background = None
-        report.run(step, ["make", "--no-print-directory", step])
+    lanes = [threading.Thread(target=_lane, args=(report, steps)) for steps in FAST_LANES]
+    for lane in lanes:
+        lane.start()
+    for lane in lanes:
+        lane.join()
+    if background is not None:
+        _await_cluster(report, background)
+        for step in CLUSTER_STEPS:
+            report.run(step, _make(step))
     if tier == "test-all":
         _pairs(report)
     return report.close()
 
 
+def _make(step: str) -> list[str]:
+    return ["make", "--no-print-directory", step]
+
+
+def _lane(report: Report, steps: tuple[str, ...]) -> None:
+    for step in steps:
+        report.run_quietly(step, _make(step))
+
+
 def _start_cluster() -> subprocess.Popen[bytes]:
-    log = BUILD / "cluster-up.log"
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / "cluster-up.log"
     print(f"\nThe cluster starts in the background, its log: {log.relative_to(ROOT)}", flush=True)
     with log.open("wb") as output:
-        return subprocess.Popen(
-            ["make", "--no-print-directory", "cluster"], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT
-        )
+        return subprocess.Popen(_make("cluster"), cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
 
 
 def _await_cluster(report: Report, background: subprocess.Popen[bytes]) -> None:
     started = time.monotonic()
     passed = background.wait() == 0
     if not passed:
-        print((BUILD / "cluster-up.log").read_text(errors="replace")[-4000:])
+        print((LOGS / "cluster-up.log").read_text(errors="replace")[-4000:])
     report.add("cluster (the rest of its start)", passed, time.monotonic() - started)
 
 
