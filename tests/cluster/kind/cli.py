@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.cluster.kind import existing, lifecycle, paths, tools
-from tests.cluster.kind.commands import ClusterError
+from tests.cluster.kind.commands import ClusterError, CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     say = partial(print, flush=True)
     try:
         return _run(asked, say)
-    except ClusterError as error:
+    except (ClusterError, CommandError) as error:
         print(f"\ncluster: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         print("\ncluster: interrupted; the next start goes on from here", file=sys.stderr)

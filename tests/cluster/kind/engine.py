@@ -165,7 +165,8 @@ class Engine:
 
 def choose(paths: Paths) -> Engine:
     """Return ours if it runs already, else the user's Docker if one answers, else ours to be started."""
-    docker = which("docker") or "docker"
+    # the tools folder may be on PATH, and its docker is a front that calls what is found here
+    docker = which("docker", outside=paths.bin) or "docker"
     own = Engine(paths, own=True, docker=docker)
     if paths.docker_socket.exists() and own.answers():
         return own

@@ -36,10 +36,13 @@ MMDEBSTRAP = Need("mmdebstrap", "mmdebstrap", "lays out the images' Debian files
 UNSHARE = Need("unshare", "util-linux", "keeps mounts of an image build to itself")
 
 
-def which(program: str) -> str | None:
-    """Find a program on PATH or in the system folders that a user's PATH may lack."""
-    path = os.pathsep.join((os.environ.get("PATH", ""), *SYSTEM_FOLDERS))
-    return shutil.which(program, path=path)
+def which(program: str, *, outside: Path | None = None) -> str | None:
+    """Find a program on PATH or in the system folders that a user's PATH may lack.
+
+    ``outside`` is a folder not to look in.
+    """
+    folders = (*os.environ.get("PATH", "").split(os.pathsep), *SYSTEM_FOLDERS)
+    return shutil.which(program, path=os.pathsep.join(folder for folder in folders if folder != str(outside)))
 
 
 def missing(needs: Iterable[Need]) -> list[Need]:
