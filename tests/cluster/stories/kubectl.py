@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+_BUSY = re.compile(
+    r"handshake timeout|connection refused|i/o timeout|unexpected EOF|etcdserver|try again later"
+)
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
@@ -62,21 +67,27 @@ class Kubectl:
         return self._run(self.command(*arguments), stdin, seconds)
 
     def _run(self, command: list[str], stdin: str | None, seconds: float) -> str:
-        try:
-            done = subprocess.run(
-                command,
-                input=stdin,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=seconds,
-                env=self.environment,
-            )
-        except subprocess.TimeoutExpired as late:
-            raise KubectlError(f"{' '.join(command)}: no answer in {seconds:.0f} s") from late
-        if done.returncode != 0:
-            raise KubectlError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
-        return done.stdout
+        """Run it; a busy API server is asked again, except by ``exec``, which may have had its effect."""
+        for pause in (1, 3, 8, None):
+            try:
+                done = subprocess.run(
+                    command,
+                    input=stdin,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=seconds,
+                    env=self.environment,
+                )
+            except subprocess.TimeoutExpired as late:
+                raise KubectlError(f"{' '.join(command)}: no answer in {seconds:.0f} s") from late
+            if done.returncode == 0:
+                return done.stdout
+            said = done.stderr.strip() or done.stdout.strip()
+            if pause is None or "exec" in command or not _BUSY.search(said):
+                break
+            time.sleep(pause)
+        raise KubectlError(f"{' '.join(command)}: {said}")
 
     def get(self, *arguments: str) -> dict[str, Any]:
         """Run ``kubectl get … -o json`` and return the object."""
