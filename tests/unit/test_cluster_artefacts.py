@@ -2,6 +2,7 @@
 """The cache of built things: keys follow content, nothing half-made is ever seen."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,25 @@ def test_it_is_built_once(tmp_path):
     assert len(built) == 1
 
 
+def test_two_that_want_it_at_once_build_it_once(tmp_path):
+    built, did = [], []
+
+    def build(target):
+        built.append(1)
+        (target / "result").touch()
+
+    def want():
+        did.append(Artefact(tmp_path, "thing", "k1").ensure(build))
+
+    threads = [threading.Thread(target=want) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert built == [1]
+    assert sorted(did) == ["built", "cached", "cached", "cached"]
+
+
 def test_a_broken_build_leaves_nothing_that_looks_ready(tmp_path):
     def fail(target):
         (target / "half").write_text("h")
@@ -85,7 +105,7 @@ def test_the_two_newest_of_a_name_are_kept(tmp_path):
     other = Artefact(tmp_path, "etcd-image", "dddddddddddd")
     other.ensure(lambda target: target.joinpath("x").touch())
     Artefact(tmp_path, "etcd", "eeeeeeeeeeee").ensure(lambda target: target.joinpath("x").touch())
-    names = sorted(p.name for p in tmp_path.iterdir())
+    names = sorted(p.name for p in tmp_path.iterdir() if p.is_dir())
     assert names == ["etcd-cccccccccccc", "etcd-eeeeeeeeeeee", "etcd-image-dddddddddddd"]
 
 

@@ -114,15 +114,26 @@ def test_every_rule_that_is_set_is_found_again():
 
 def test_commands_that_outlived_their_killed_run_are_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(commands.processes, "register", None)
-    orphan = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    (tmp_path / str(orphan.pid)).write_text(started(orphan.pid))
-    # an id that went to another process since: this one
-    (tmp_path / str(os.getpid())).write_text("1")
-    (tmp_path / "999999999").write_text("1")
-    assert end_orphans(tmp_path) == 1
-    assert orphan.wait(10) == -9
-    assert list(tmp_path.iterdir()) == []
-    assert commands.processes.register == tmp_path
+    dead = "999999999 1"
+    orphan, child = (subprocess.Popen(["sleep", "600"], start_new_session=True) for _ in range(2))
+    try:
+        (tmp_path / str(orphan.pid)).write_text(f"{started(orphan.pid)} {dead}")
+        # of a run that goes on: this one
+        mine = f"{os.getpid()} {started(os.getpid())}"
+        (tmp_path / str(child.pid)).write_text(f"{started(child.pid)} {mine}")
+        # an id that went to another process since, a process that is gone, a note cut short
+        (tmp_path / str(os.getppid())).write_text(f"1 {dead}")
+        (tmp_path / "999999998").write_text(f"1 {dead}")
+        (tmp_path / "999999997").write_text("1")
+        assert end_orphans(tmp_path) == 1
+        assert orphan.wait(10) == -9
+        assert child.poll() is None
+        assert [note.name for note in tmp_path.iterdir()] == [str(child.pid)]
+        assert commands.processes.register == tmp_path
+    finally:
+        for process in (orphan, child):
+            process.kill()
+            process.wait()
 
 
 def test_a_command_is_noted_while_it_runs(tmp_path, monkeypatch):

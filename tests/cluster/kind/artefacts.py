@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -65,17 +66,23 @@ class Artefact:
         """Build it unless it is there; return ``cached`` or ``built``.
 
         ``build`` fills an empty folder that takes the final name only afterwards, so a killed
-        build leaves nothing that looks finished. Older keys of the name go, but for the newest.
+        build leaves nothing that looks finished. Two processes that want it build it once.
+        Older keys of the name go, but for the newest.
         """
         if self.ready():
             os.utime(self.path)
             return "cached"
-        draft = self.store / f".draft-{self.name}-{self.key}"
-        remove(draft)
-        draft.mkdir(parents=True)
-        build(draft)
-        draft.rename(self.path)
-        self._prune()
+        self.store.mkdir(parents=True, exist_ok=True)
+        with (self.store / f".lock-{self.name}").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.ready():  # by whoever held the lock
+                return "cached"
+            draft = self.store / f".draft-{self.name}-{self.key}"
+            remove(draft)
+            draft.mkdir(parents=True)
+            build(draft)
+            draft.rename(self.path)
+            self._prune()
         return "built"
 
     def _prune(self) -> None:

@@ -26,14 +26,15 @@ class _Processes:
     running: set[subprocess.Popen[bytes]] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     stopping: threading.Event = field(default_factory=threading.Event)
-    # a folder with one file per running command: its id, holding when that process was started
+    # a folder with one file per running command, see `end_orphans`
     register: Path | None = None
 
     def add(self, child: subprocess.Popen[bytes]) -> None:
         with self.lock:
             self.running.add(child)
         if self.register:
-            (self.register / str(child.pid)).write_text(started(child.pid) or "")
+            words = (started(child.pid), os.getpid(), started(os.getpid()))
+            (self.register / str(child.pid)).write_text(" ".join(map(str, words)))
 
     def remove(self, child: subprocess.Popen[bytes]) -> None:
         with self.lock:
@@ -139,19 +140,22 @@ def stop_all() -> None:
 
 
 def end_orphans(folder: Path) -> int:
-    """End commands of an earlier run that was killed before them; return how many there were.
+    """End commands whose run was killed before them; return how many there were.
 
-    ``folder`` becomes the place where this run notes its own. Call it while no other run may be active.
+    ``folder`` also becomes the place where this run notes its own: a file named by the command's
+    process id that holds when it was started, and the id and the start of the run it belongs to.
     """
     orphans = 0
     folder.mkdir(parents=True, exist_ok=True)
     for note in folder.iterdir():
-        pid = int(note.name)
-        if started(pid) == note.read_text():
-            orphans += 1
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-        note.unlink()
+        with contextlib.suppress(OSError, ValueError):  # gone meanwhile, or half-written by a killed run
+            when, owner, owner_when = note.read_text().split()
+            if started(int(owner)) == owner_when:
+                continue
+            if started(int(note.name)) == when:
+                orphans += 1
+                os.killpg(int(note.name), signal.SIGKILL)
+        note.unlink(missing_ok=True)
     processes.register = folder
     return orphans
 

@@ -142,10 +142,13 @@ def down(say: Callable[[str], None] = print) -> None:
 
 
 def tool(name: str, say: Callable[[str], None] = print) -> Path:
-    """Have a tool of `tools.ON_DEMAND` in the tools folder and return its path."""
-    with _opened(say) as cluster:
-        cluster.runner.one(name, lambda log: tools.demand(cluster.place, name, log))
-        return cluster.place.bin / name
+    """Have a tool of `tools.ON_DEMAND` in the tools folder and return its path.
+
+    Does not wait for an `up` that goes on at the same time: what both need is built once.
+    """
+    place = _place(say)
+    Runner(place.logs, say).one(f"tool {name}", lambda log: tools.demand(place, name, log))
+    return place.bin / name
 
 
 def status() -> tuple[bool, str]:
@@ -181,19 +184,24 @@ def environment() -> dict[str, str]:
 @contextlib.contextmanager
 def _opened(say: Callable[[str], None]) -> Iterator[Cluster]:
     """Hold the cache's lock: two clones share it, and one start at a time is enough."""
-    place = paths.find()
-    try:
-        place.cache.mkdir(parents=True, exist_ok=True)
-        stream = place.lock.open("a+")
-    except OSError as error:
-        raise ClusterError(f"the cache folder {place.cache} cannot be used: {error}") from error
-    with stream:
+    place = _place(say)
+    with place.lock.open("a+") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say(f"another command holds {place.lock}, waiting for it ...")
             fcntl.flock(stream, fcntl.LOCK_EX)
-        orphans = end_orphans(place.running)
-        if orphans:
-            say(f"ended {orphans} commands that an earlier, killed start had left running")
         yield Cluster(place, choose(place), NodeImage(place.artefacts), Runner(place.logs, say))
+
+
+def _place(say: Callable[[str], None]) -> paths.Paths:
+    """Return the paths, the cache folder made and rid of what a killed run left running."""
+    place = paths.find()
+    try:
+        place.cache.mkdir(parents=True, exist_ok=True)
+        orphans = end_orphans(place.running)
+    except OSError as error:
+        raise ClusterError(f"the cache folder {place.cache} cannot be used: {error}") from error
+    if orphans:
+        say(f"ended {orphans} commands that an earlier, killed run had left running")
+    return place
