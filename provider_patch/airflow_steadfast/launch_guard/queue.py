@@ -226,13 +226,11 @@ class GuardedQueue:
     def _settle_unanswered(self, entry: Entry, now: float) -> None:
         """Hold the launch, or make it without a verdict when it has been held for long enough."""
         entry.verdict_at = None
-        if entry.held_since is None:
+        if entry.held_since is None and not self._observe:
             entry.held_since = now
-        if self._observe or now - entry.held_since >= self._max_hold:
-            entry.failed_open = not self._observe
-            self._ready.append(entry)
-        else:
-            self._held.append(entry)
+        overdue = entry.held_since is not None and now - entry.held_since >= self._max_hold
+        entry.failed_open = overdue
+        (self._ready if overdue or self._observe else self._held).append(entry)
 
     def _hand_out(self, entry: Entry) -> None:
         self._forget_queued(entry)

@@ -237,8 +237,10 @@ def test_observe_drops_and_holds_nothing():
     assert total("workloads_would_drop_total", reason="state_changed") == 1
     assert total("workloads_would_drop_total", reason="superseded") == 1
     world.down = True
-    world.put("c")
-    assert world.loop() == ["c"]
+    world.put("c", "d")
+    assert world.loop(batch=1) == ["c"]
+    assert total("launches_held") == 0
+    assert world.loop() == ["d"]
     assert total("launches_failed_open_total") == 0
 
 
