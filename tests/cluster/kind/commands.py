@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ class Log:
     def note(self, text: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as stream:
-            stream.write(f"# {text}\n")
+            stream.write(f"# {time.strftime('%H:%M:%S')} {text}\n")
 
     def run(
         self,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.cluster.kind.commands import Log
 
 ENGINE_NEEDS = (
+    prerequisites.DOCKER,
     prerequisites.DOCKERD,
     prerequisites.CONTAINERD,
     prerequisites.RUNC,

@@ -29,6 +29,7 @@ class Need:
 
 IP = Need("ip", "iproute2", "looks after the nodes' network interface")
 IPTABLES = Need("iptables-save", "iptables", "finds rules that a killed cluster left")
+DOCKER = Need("docker", "docker.io", "talks to the engine that runs the nodes")
 DOCKERD = Need("dockerd", "docker.io", "runs the nodes")
 CONTAINERD = Need("containerd", "containerd", "runs the nodes' containers for Docker")
 RUNC = Need("runc", "runc", "starts the nodes' containers")
