@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.cluster.kind import artefacts, debian, programs
 from tests.cluster.kind.artefacts import Artefact
+from tests.cluster.kind.commands import output, works
 from tests.cluster.kind.images import airflow, components, postgres, prometheus
 from tests.cluster.kind.paths import HERE
 from tests.cluster.kind.steps import Step
@@ -145,12 +146,23 @@ class NodeImage:
             'ENTRYPOINT ["/usr/bin/catatonit","--","/usr/local/bin/entrypoint"]',
             "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         )
-        archive = work / "node.tar"
-        log.run(["tar", "--numeric-owner", "--one-file-system", "-C", root, "-cf", archive, "."])
         words = [word for change in changes for word in ("--change", change)]
-        log.run([engine.docker, "import", *words, archive, self.tag], env=engine.environment())
+        # through a pipe: as a file the archive would be written and read once more, gigabytes of it
+        pipe = 'set -o pipefail; tar --numeric-owner --one-file-system -C "$0" -cf - . | "$@"'
+        into = [engine.docker, "import", *words, "-", self.tag]
+        log.run(["bash", "-c", pipe, root, *into], env=engine.environment())
+        self._forget_older(engine, log)
         artefacts.remove(work)
         return "built"
+
+    def _forget_older(self, engine: Engine, log: Log) -> None:
+        """Remove node images of other keys: all but the newest, and but those that a node runs from."""
+        env = engine.environment()
+        listed = output([engine.docker, "image", "ls", "--format", "{{.Repository}}:{{.Tag}}"], env=env)
+        others = [tag for tag in listed.split() if tag.startswith(f"{CLUSTER}/node:") and tag != self.tag]
+        for tag in others[1:]:  # the newest comes first
+            log.note(f"older image {tag}")
+            works([engine.docker, "image", "rm", tag], env=env, timeout=120)
 
     def _node_files(self, root: Path) -> None:
         kube = root / "usr" / "local" / "bin" / "kube"

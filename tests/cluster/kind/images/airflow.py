@@ -46,12 +46,16 @@ def install_packages(store: Path, log: Log) -> str:
 
     def build(folder: Path) -> None:
         program = uv(store, log)
-        log.run([program, "venv", "--quiet", "--python", PYTHON, folder / "venv"])
+        here = {"UV_PYTHON_DOWNLOADS": "never"}
+        log.run([program, "venv", "--quiet", "--python", PYTHON, folder / "venv"], env=here)
         log.run(
             [
                 *(program, "pip", "sync", "--quiet", "--require-hashes", "--only-binary", ":all:"),
+                # without compiled files every process of a read-only image compiles Airflow again
+                "--compile-bytecode",
                 *("--python", folder / "venv" / "bin" / "python", REQUIREMENTS),
-            ]
+            ],
+            env=here,
         )
 
     return packages(store).ensure(build)
@@ -96,7 +100,7 @@ def _lay_out(store: Path, root: Path, log: Log) -> None:
     for name in ("dags", "logs", "plugins", "config"):
         (root / AIRFLOW_HOME / name).mkdir(parents=True, exist_ok=True)
     text_files(root, {f"{HOME}/.bashrc": "export PATH=~/.local/bin:$PATH\n"})
-    # Without compiled files every process of a read-only image compiles Airflow again: half a minute.
+    # what is still uncompiled: the environment's own pip
     log.run(["chroot", root, f"/{VENV}/bin/python", "-m", "compileall", "-q", "-j", "0", f"/{VENV}/lib"])
     for folder in (HOME, AIRFLOW_HOME):
         log.run(["chown", "-R", f"{UID}:{GID}", root / folder])
