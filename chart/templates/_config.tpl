@@ -40,7 +40,12 @@ airflow.cfg from `config`, with what the chart computes.
 {{- $rendered := dict -}}
 {{- range $key, $value := include "airflow.overlay" (list (get $computed $section) (get $.Values.config $section)) | fromYaml -}}
 {{- if not (kindIs "invalid" $value) -}}
-{{- $_ := set $rendered $key (tpl (toString $value) $) -}}
+{{- $text := toString $value -}}
+{{- if and (kindIs "float64" $value) (eq $value (floor $value)) -}}
+{{- /* Helm reads every number as a float: ten million would be written as 1e+07. */ -}}
+{{- $text = $value | int64 | toString -}}
+{{- end -}}
+{{- $_ := set $rendered $key (tpl $text $) -}}
 {{- end -}}
 {{- end -}}
 {{- $_ := set $out $section $rendered -}}

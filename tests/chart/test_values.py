@@ -177,3 +177,10 @@ def test_addons_only_makes_just_what_the_official_chart_lacks():
 
 def test_a_templated_timeout_is_left_to_airflow():
     render({"config": {"scheduler": {"task_queued_timeout": "{{ 900 }}"}}})
+
+
+def test_numbers_reach_the_configuration_as_they_were_written():
+    config = airflow_cfg(render({"config": {"core": {"max_map_length": 10_000_000, "half": 0.5, "none": 0}}}))
+    assert "max_map_length = 10000000\n" in config
+    assert "half = 0.5\n" in config
+    assert "none = 0\n" in config
