@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TOKEN = "a-test-token"
-READ_ONLY_TOKEN = "a-token-that-may-do-nothing"
+POWERLESS_TOKEN = "a-token-that-may-do-nothing"
 _START_SECONDS = 120.0
 
 _AUDIT_POLICY = """\
@@ -147,7 +147,7 @@ def _write_files(folder: Path) -> None:
     (folder / "audit.yaml").write_text(_AUDIT_POLICY, encoding="utf-8")
     (folder / "audit.log").touch()
     (folder / "tokens.csv").write_text(
-        f"{TOKEN},admin,admin,system:masters\n{READ_ONLY_TOKEN},nobody,nobody,nobodies\n", encoding="utf-8"
+        f"{TOKEN},admin,admin,system:masters\n{POWERLESS_TOKEN},nobody,nobody,nobodies\n", encoding="utf-8"
     )
     subprocess.run(
         ["openssl", "genrsa", "-out", folder / "sa.key", "2048"], check=True, stderr=subprocess.DEVNULL
@@ -213,7 +213,7 @@ def _await_ready(server: ApiServer, started: list[subprocess.Popen[bytes]]) -> N
 
 
 def _write_kubeconfigs(server: ApiServer) -> None:
-    for path, token in ((server.kubeconfig, TOKEN), (server.powerless_kubeconfig, READ_ONLY_TOKEN)):
+    for path, token in ((server.kubeconfig, TOKEN), (server.powerless_kubeconfig, POWERLESS_TOKEN)):
         cluster = {
             "server": server.url,
             "certificate-authority": str(server.folder / "certs" / "apiserver.crt"),

@@ -53,14 +53,16 @@ class Bench:
         self.pods.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=run_id)))
         scheduler.create_dagrun(run_id)
 
-    def start_try(self, run_id: str, task_id: str, *faults: Fault) -> Try:
-        """Queue the task instance as it is and start a worker for it."""
+    def start_try(self, run_id: str, task_id: str, *faults: Fault, patched: bool = False) -> Try:
+        """Queue the task instance as it is and start a worker for it, the stock class patched or not."""
         details = scheduler.queue(run_id, task_id)
         number = details["try_number"]
         stem = f"{run_id}.{task_id}.{number}.{time.monotonic_ns()}"
         journal, log = self.folder / f"{stem}.calls", self.folder / "logs" / f"{stem}.log"
         process = multiprocessing.get_context("fork").Process(
-            target=work, args=(self.execution_api, details, faults, journal, f"{stem}.log")
+            target=work,
+            args=(self.execution_api, details, faults, journal, f"{stem}.log"),
+            kwargs={"patched": patched},
         )
         process.start()
         self._tries.append(Try(process, run_id, task_id, number, journal, log))

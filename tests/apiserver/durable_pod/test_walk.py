@@ -106,6 +106,17 @@ def test_upstream_in_the_same_scenario_fails_the_task(bench: Bench) -> None:
     assert bench.state("twin-stock", "stock") != "success"
 
 
+def test_the_patch_switched_on_between_two_tries_rescues_the_same_scenario(bench: Bench) -> None:
+    pod = lose_the_worker(bench, "twin-upgraded", "stock")
+    assert set(bench.record("twin-upgraded") or {}) == {"name", "namespace"}
+    twin(bench, "twin-upgraded", pod)
+    attempt = bench.start_try("twin-upgraded", "stock", patched=True)
+    assert bench.await_known("twin-upgraded", attempt)["uid"] == pod.metadata.uid
+    succeed(bench, attempt, pod.metadata.name)
+    assert bench.events("twin-upgraded") == ["2.attempt", "2.identity_hit"]
+    assert [p.metadata.name for p in bench.list("twin-upgraded")] == ["the-twin"]
+
+
 def twin(bench: Bench, run: str, pod: Any) -> None:
     from kubernetes import client
 

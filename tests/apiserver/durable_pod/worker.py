@@ -118,13 +118,21 @@ class Try:
         return found
 
 
-def work(url: str, details: dict[str, Any], faults: tuple[Fault, ...], journal: Path, log: str) -> None:
+def work(
+    url: str, details: dict[str, Any], faults: tuple[Fault, ...], journal: Path, log: str, *, patched: bool
+) -> None:
     """The worker's process: Airflow's supervisor, which forks the task's own process."""
     from airflow.executors.workloads import BundleInfo
     from airflow.sdk.api.client import Client
     from airflow.sdk.api.datamodels._generated import TaskInstance
     from airflow.sdk.execution_time.supervisor import supervise_task
 
+    if patched:
+        from airflow.providers.cncf.kubernetes.operators import pod
+
+        from airflow_steadfast.durable_pod import install
+
+        install.install(pod)
     transport = FaultyTransport(httpx.HTTPTransport(), faults, journal)
     client = Client(base_url=url, token="", transport=transport)
     supervise_task(
