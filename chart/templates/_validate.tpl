@@ -85,6 +85,9 @@ databaseCleanup.enabled: the database would not be cleaned; run `airflow db clea
 {{- fail (printf "steadfast.launchGuard.mode: %q is unknown; use auto, enforce, observe or off." .Values.steadfast.launchGuard.mode) -}}
 {{- end -}}
 {{- if .Values.steadfast.enabled -}}
+{{- if and .Values.steadfast.metrics.podMonitor.enabled (not .Values.steadfast.sidecar.enabled) (not .Values.steadfast.addonsOnly) -}}
+{{- fail "steadfast.metrics.podMonitor.enabled: there is nothing to scrape without steadfast.sidecar.enabled=true." -}}
+{{- end -}}
 {{- if hasKey .Values.steadfast.settings "handoff_dir" -}}
 {{- fail "steadfast.settings.handoff_dir: the chart mounts that folder itself, for the scheduler and the sidecar; leave it out." -}}
 {{- end -}}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 
@@ -19,10 +18,7 @@ NOISE = "found symbolic link in path"
 
 
 def tool(name):
-    """Path of a tool: from PATH, else built once into the user's cache."""
-    found = shutil.which(name)
-    if found:
-        return found
+    """Path of a tool: from PATH where new enough, else built once into the user's cache."""
     command = [sys.executable, "-m", "tests.cluster", "tool", name]
     done = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
     return done.stdout.strip().splitlines()[-1]
@@ -43,8 +39,9 @@ def said(done):
 
 
 @pytest.mark.timeout(900)
-def test_helm_3_lints_strictly(helm):
-    assert run(helm, "version", "--short").stdout.startswith("v3.")
+def test_the_helm_command_lints_strictly(helm):
+    # 3.22 where the project builds it; a user's own may be any from 3.19 on.
+    assert run(helm, "version", "--short").stdout.startswith(("v3.", "v4."))
     done = run(helm, "lint", "--strict", str(CHART))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stdout
@@ -57,7 +54,7 @@ def test_helm_4_lints_strictly():
     assert [item for item in report["messages"] if item["severity"] > 1] == []
 
 
-def test_two_templates_of_helm_3_are_the_same_bytes_and_make_what_helm_4_makes(helm):
+def test_two_templates_of_the_command_are_the_same_bytes_and_make_what_helm_4_makes(helm):
     first, second = (run(helm, "template", "airflow", str(CHART), "-n", "airflow") for _ in range(2))
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout

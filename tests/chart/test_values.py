@@ -38,6 +38,11 @@ def set_at(path, value):
         ("steadfast.settings.guard_max_hild", 1, "/steadfast/settings'.*'guard_max_hild'"),
         ("steadfast.settings.handoff_dir", "/x", "steadfast.settings.handoff_dir: the chart mounts"),
         ("steadfast.settings.guard_max_hold", 601, "maxHoldSeconds: 601 must be below"),
+        (
+            "steadfast",
+            {"sidecar": {"enabled": False}, "metrics": {"podMonitor": {"enabled": True}}},
+            "steadfast.metrics.podMonitor.enabled: there is nothing to scrape",
+        ),
         ("steadfst.enabled", True, "'steadfst'"),
         ("scheduler.replica", 2, "'/scheduler'.*'replica'"),
         ("workers.kubernetes.resource", {}, "/workers/kubernetes'.*'resource'"),
