@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import shutil
+
 import kubernetes_validate
 import pytest
 import yaml
 
 from tests.chart.render import (
     ALL_ON,
+    CHART,
     airflow_cfg,
     containers,
     default,
@@ -54,8 +57,6 @@ def test_two_renders_are_the_same_bytes(values):
 def test_an_upgrade_renders_what_an_install_renders():
     import helm_python
 
-    from tests.chart.render import CHART
-
     with helm_python.Chart.load(str(CHART)) as chart:
         first = chart.render(name="airflow", namespace="airflow", is_install=True, revision=1)
         later = chart.render(name="airflow", namespace="airflow", is_upgrade=True, revision=7)
@@ -63,8 +64,6 @@ def test_an_upgrade_renders_what_an_install_renders():
 
 
 def test_the_templates_use_nothing_random_nor_the_cluster():
-    from tests.chart.render import CHART
-
     for path in (CHART / "templates").rglob("*"):
         if path.is_file():
             text = path.read_text(encoding="utf-8")
@@ -140,6 +139,21 @@ def test_the_migration_job_is_no_hook_and_its_name_follows_its_spec():
     assert first == name({"scheduler": {"replicas": 2}})
     assert first != name({"images": {"airflow": {"tag": "3.3.3"}}})
     assert first != name({"migrateDatabaseJob": {"resources": {"limits": {"memory": "1Gi"}}}})
+
+
+def test_an_upgrade_of_chart_or_code_does_not_restart_the_trial_database(tmp_path):
+    copy = tmp_path / "chart"
+    shutil.copytree(CHART, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    about = copy / "Chart.yaml"
+    about.write_text(
+        about.read_text(encoding="utf-8").replace("version: 0.", "version: 9."), encoding="utf-8"
+    )
+    (copy / "files" / "airflow_steadfast" / "more.py").write_text("", encoding="utf-8")
+    before, after = (
+        find(render(chart=chart), "StatefulSet", "airflow-postgresql") for chart in (CHART, copy)
+    )
+    assert before["metadata"]["labels"]["chart"] != after["metadata"]["labels"]["chart"]
+    assert before["spec"] == after["spec"]
 
 
 def test_no_object_is_a_hook():
