@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 DEFAULT_MIRROR = "http://deb.debian.org/debian"
 SOURCES = Path("/etc/apt")
 MERGED_USR = "/usr/share/mmdebstrap/hooks/merged-usr"
+# mounts and processes of a build end with it, however it ends
+ALONE = ("unshare", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child")
 NOT_IN_IMAGES = (
     "/usr/share/doc/*",
     "/usr/share/man/*",
@@ -82,6 +84,7 @@ def extract(packages: Sequence[str], target: Path, log: Log, *, leave_out: Seque
 def _mmdebstrap(variant: str, packages: Sequence[str], target: Path, log: Log, extra: Sequence[str]) -> None:
     log.run(
         [
+            *ALONE,
             "mmdebstrap",
             "--mode=root",
             "--format=directory",
