@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import kubernetes_validate
 import pytest
 import yaml
@@ -139,21 +137,6 @@ def test_the_migration_job_is_no_hook_and_its_name_follows_its_spec():
     assert first == name({"scheduler": {"replicas": 2}})
     assert first != name({"images": {"airflow": {"tag": "3.3.3"}}})
     assert first != name({"migrateDatabaseJob": {"resources": {"limits": {"memory": "1Gi"}}}})
-
-
-def test_an_upgrade_of_chart_or_code_does_not_restart_the_trial_database(tmp_path):
-    copy = tmp_path / "chart"
-    shutil.copytree(CHART, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    about = copy / "Chart.yaml"
-    about.write_text(
-        about.read_text(encoding="utf-8").replace("version: 0.", "version: 9."), encoding="utf-8"
-    )
-    (copy / "files" / "airflow_steadfast" / "more.py").write_text("", encoding="utf-8")
-    before, after = (
-        find(render(chart=chart), "StatefulSet", "airflow-postgresql") for chart in (CHART, copy)
-    )
-    assert before["metadata"]["labels"]["chart"] != after["metadata"]["labels"]["chart"]
-    assert before["spec"] == after["spec"]
 
 
 def test_no_object_is_a_hook():

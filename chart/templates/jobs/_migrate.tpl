@@ -35,6 +35,10 @@ template:
 {{- define "airflow.jobPodMetadata" -}}
 {{- $labels := merge (dict "app.kubernetes.io/instance" .ctx.Release.Name) (include "airflow.selector" . | fromYaml) -}}
 {{- $ours := dict "checksum/airflow-config" (include "airflow.configChecksum" .ctx) -}}
+{{- if and .ctx.Values.postgresql.enabled (not .ctx.Values.postgresql.persistence.enabled) -}}
+{{- /* A changed pod of a trial database without a volume is an empty database: the Job must run again. */ -}}
+{{- $_ := set $ours "checksum/trial-database" (include "airflow.postgresql.pod" .ctx | sha256sum) -}}
+{{- end -}}
 labels:
   {{- include "airflow.overlay" (list .ctx.Values.labels .values.labels $labels) | nindent 2 }}
 annotations:
