@@ -10,7 +10,7 @@ VENV := .build/venv-airflow-3.3.2
 RUN := $(VENV)/bin
 PYTEST := $(RUN)/python -m pytest
 # what the checkers read
-CODE := provider_patch sidecar dashboards tests
+CODE := provider_patch sidecar dashboards tests chart/files/scripts
 
 .PHONY: help
 help: ## List the commands
@@ -54,7 +54,7 @@ fmt: env ## Format the code
 lint: env ## Format check, ruff, mypy strict, import contracts, generated files up to date
 	$(RUN)/ruff format --check $(CODE)
 	$(RUN)/ruff check $(CODE)
-	$(RUN)/mypy provider_patch sidecar dashboards tests/support tests/cluster
+	$(RUN)/mypy provider_patch sidecar dashboards tests/support tests/cluster chart/files/scripts
 	$(RUN)/lint-imports
 	$(RUN)/python -m tests.support.generated check
 
