@@ -9,6 +9,7 @@ PYTHON ?= python3
 VENV := .build/venv-airflow-3.3.2
 RUN := $(VENV)/bin
 PYTEST := $(RUN)/python -m pytest
+PART ?=
 # what the checkers read
 CODE := provider_patch sidecar dashboards tests chart/files/scripts
 
@@ -63,8 +64,8 @@ unit: env ## Pure logic only
 	$(PYTEST) tests/unit
 
 .PHONY: test-airflow
-test-airflow: env ## Real Airflow 3.3.2 and real PostgreSQL, no cluster
-	$(PYTEST) tests/on_airflow
+test-airflow: env ## Real Airflow 3.3.2 and real PostgreSQL, no cluster (PART=outbox for one part)
+	$(PYTEST) tests/on_airflow/$(PART)
 
 .PHONY: test-apiserver
 test-apiserver: env ## A real kube-apiserver with etcd, no nodes
