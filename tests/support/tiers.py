@@ -4,7 +4,8 @@
 Each is a list of steps, every one a target of the Makefile. All steps run, also after one has failed, so that
 one run tells everything; the table at the end says what failed and where to look. Exit code 1 if any did.
 
-The steps without a cluster run in lanes, side by side; a step's output is shown when it has ended. The cluster of ``test`` starts in the background meanwhile.
+The steps without a cluster run in lanes, side by side; a step's output is shown when it has ended.
+The cluster of ``test`` starts in the background meanwhile.
 """
 
 from __future__ import annotations
