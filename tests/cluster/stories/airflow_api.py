@@ -136,6 +136,8 @@ class AirflowApi:
             self._forward.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._forward.wait(timeout=10)
+            if self._forward.stdout is not None:
+                self._forward.stdout.close()
         self._forward = None
         self._token = ""
 

@@ -68,6 +68,7 @@ class PodWatch:
         self._pods: dict[str, SeenPod] = {}
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
+        self._thread: threading.Thread | None = None
         self._version = ""
         self._leaving = threading.Event()
         self._broken = ""
@@ -77,7 +78,8 @@ class PodWatch:
         for pod in listed["items"]:
             self.take({"type": "ADDED", "object": pod})
         self._version = listed["metadata"]["resourceVersion"]
-        threading.Thread(target=self._follow, daemon=True, name="pod-watch").start()
+        self._thread = threading.Thread(target=self._follow, daemon=True, name="pod-watch")
+        self._thread.start()
         return self
 
     def __exit__(
@@ -86,7 +88,8 @@ class PodWatch:
         self._leaving.set()
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(timeout=10)
+        if self._thread is not None:
+            self._thread.join(timeout=10)
 
     def check(self) -> None:
         """Raise unless the watch has seen everything since it began."""
@@ -113,15 +116,17 @@ class PodWatch:
     def _follow(self) -> None:
         while not self._leaving.is_set() and not self._broken:
             options = f"watch=1&allowWatchBookmarks=true&resourceVersion={self._version}"
-            self._process = subprocess.Popen(
+            with subprocess.Popen(
                 self._kubectl.command("get", "--raw", f"{self._path()}?{options}"),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
                 env=self._kubectl.environment,
-            )
-            for line in self._process.stdout or ():
-                self.take(json.loads(line))
+            ) as self._process:
+                for line in self._process.stdout or ():
+                    # one that was cut off comes again, whole, from the version before it
+                    if line.endswith("\n"):
+                        self.take(json.loads(line))
             self._leaving.wait(1)
 
     def take(self, event: dict[str, Any]) -> None:
