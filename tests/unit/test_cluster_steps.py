@@ -10,13 +10,6 @@ from tests.cluster.kind.commands import ClusterError
 from tests.cluster.kind.steps import Runner, Step, StepError, check
 
 
-@pytest.fixture(autouse=True)
-def _not_stopping():
-    """A failed step stops later commands of the process: not those of the next test."""
-    yield
-    commands.processes.stopping.clear()
-
-
 def nothing(_log):
     return "done"
 
@@ -115,6 +108,16 @@ def test_a_failure_ends_the_commands_of_other_steps(tmp_path):
 
     with pytest.raises(StepError, match="'bad'"):
         runner(tmp_path).run([Step("long", long), Step("bad", fail)])
+
+
+def test_another_plan_can_follow_a_failed_one(tmp_path):
+    def fail(_log):
+        raise ClusterError("no")
+
+    used = runner(tmp_path)
+    with pytest.raises(StepError):
+        used.one("bad", fail)
+    used.one("good", lambda log: log.run(["true"]) or "done")
 
 
 def test_a_mistake_in_the_code_is_not_dressed_up(tmp_path):

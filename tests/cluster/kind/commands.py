@@ -130,7 +130,7 @@ def works(args: Sequence[str | Path], *, env: Mapping[str, str] | None = None, t
 def stop_all() -> None:
     """End every command that `Log.run` started and that still runs, with its children.
 
-    Later `Log.run` calls of this process fail at once: used when one of several steps has failed.
+    `Log.run` calls fail at once from now on, until `start_again`: used when one of several steps has failed.
     """
     processes.stopping.set()
     with processes.lock:
@@ -138,6 +138,11 @@ def stop_all() -> None:
     for child in children:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGTERM)
+
+
+def start_again() -> None:
+    """Let `Log.run` start commands again after a `stop_all`."""
+    processes.stopping.clear()
 
 
 def end_orphans(folder: Path) -> int:

@@ -48,26 +48,29 @@ class Cluster:
 
     def up(self, more_tools: tuple[str, ...]) -> None:
         was_up = self.engine.answers()
-        tag = self.image.tag
-        there = self.engine.has_image(tag) if was_up else self.image.made_in(self.place.docker_data)
-        extra = [self._tool(name) for name in more_tools]
-        stock = False
-        if not there and stock_image.worth_a_try(self.engine):
-            stock = self._pull(extra)
-        if not stock:
-            self.runner.run(
-                [*self._base(build=not there), *([] if there else self.image.steps(self.engine)), *extra]
-            )
-            if not self.engine.has_image(tag):  # Docker's data were removed since
-                self.runner.run([*self._base(build=True), *self.image.steps(self.engine)])
-            self.image.mark(self.place.docker_data, own=self.engine.own)
+        own_tag = self.image.tag
+        if was_up or self.place.docker_data.exists():
+            # a second start: ask the engine what it holds before anything is planned
+            self.runner.run(self._base(build=False))
+        tag = next((tag for tag in (own_tag, STOCK_NODE_IMAGE) if self._holds(tag)), None)
+        if tag is not None:
+            self.runner.run(self._tools(more_tools, after=()))
+        elif stock_image.worth_a_try(self.engine) and self._pull(more_tools):
+            tag = STOCK_NODE_IMAGE
+        else:
+            tag = own_tag
+            build = [*self._base(build=True), *self.image.steps(self.engine)]
+            self.runner.run([*build, *self._tools(more_tools, after=("go", "kind"))])
+        if tag == own_tag:
             tools.kubectl(self.place)
-        tag = STOCK_NODE_IMAGE if stock else tag
         tools.docker(self.place, self.engine)
         if was_up and self.nodes.runs(tag):
             self.runner.line("cluster ... runs already")
             return
         self.runner.one("cluster", lambda log: self._create(tag, log))
+
+    def _holds(self, tag: str) -> bool:
+        return self.engine.answers() and self.engine.has_image(tag)
 
     def down(self) -> None:
         """Delete the nodes and stop what was started; a cluster that cannot be asked is removed by force."""
@@ -83,14 +86,16 @@ class Cluster:
         self.nodes.delete(log)
         return self.nodes.create(tag, log)
 
-    def _pull(self, extra: list[Step]) -> bool:
+    def _pull(self, more_tools: tuple[str, ...]) -> bool:
         def pull(log: Log) -> str:
             did = stock_image.pull(self.engine, log)
             stock_image.take_kubectl(self.engine, self.place.bin / "kubectl", log)
             return did
 
         try:
-            self.runner.run([*self._base(build=False), *extra, Step("node image", pull, ("engine",))])
+            node_image = Step("node image", pull, ("engine",))
+            extra = self._tools(more_tools, after=("go", "kind"))
+            self.runner.run([*self._base(build=False), *extra, node_image])
         except StepError as error:
             self.runner.line(f"kind's node image cannot be pulled, so one is assembled here ({error})")
             return False
@@ -112,9 +117,11 @@ class Cluster:
             before_engine = ("debian packages", "runtime front")
         return [*steps, Step("engine", self.engine.start, before_engine)]
 
-    def _tool(self, name: str) -> Step:
-        # after the compilation that the cluster waits for
-        return Step(name, lambda log: tools.demand(self.place, name, log), ("go", "kind"))
+    def _tools(self, names: tuple[str, ...], after: tuple[str, ...]) -> list[Step]:
+        return [
+            Step(name, lambda log, n=name: tools.demand(self.place, n, log), after)  # type: ignore[misc]
+            for name in names
+        ]
 
 
 def up(say: Callable[[str], None] = print, *, more_tools: tuple[str, ...] = ()) -> Path:
@@ -160,12 +167,11 @@ def status() -> tuple[bool, str]:
     nodes = Nodes(place, engine)
     answers = engine.answers()
     runs = answers and (nodes.runs(image.tag) or nodes.runs(STOCK_NODE_IMAGE))
-    made = engine.has_image(image.tag) if answers else image.made_in(place.docker_data)
     whose = "own" if engine.own else "yours"
     lines = [
         f"cluster:    {'runs' if runs else 'does not run'}",
         f"engine:     {whose}, {'up' if answers else 'down'}",
-        f"node image: {image.tag}{'' if made else ' (not made)'}",
+        f"node image: {image.tag}{' (not made)' if answers and not engine.has_image(image.tag) else ''}",
         f"kubeconfig: {place.kubeconfig}",
         f"tools:      {place.bin}",
         f"logs:       {place.logs}",

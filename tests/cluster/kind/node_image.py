@@ -40,7 +40,6 @@ PLACES = {
     "default-cni.yaml": "kind/manifests/default-cni.yaml",
     "default-storage.yaml": "kind/manifests/default-storage.yaml",
 }
-MARK = "steadfast-node-image"
 NOT_NEEDED = ("usr/bin/containerd-shim", "usr/bin/containerd-shim-runc-v1", "usr/bin/containerd-stress")
 
 
@@ -74,16 +73,6 @@ class NodeImage:
     def _debian(self) -> Artefact:
         parts = [*PACKAGES, DEBIAN_SUITE, debian.architecture()]
         return Artefact(self.store, "node-debian", artefacts.key_of(parts))
-
-    def made_in(self, docker_data: Path) -> bool:
-        """Return whether `mark` noted this image for an engine of ours that need not run now."""
-        note = docker_data / MARK
-        return note.exists() and note.read_text().strip() == self.tag
-
-    def mark(self, docker_data: Path, *, own: bool) -> None:
-        """Note that our engine holds this image, so that a start knows it before the engine is up."""
-        if own:
-            (docker_data / MARK).write_text(f"{self.tag}\n")
 
     def steps(self, engine: Engine) -> list[Step]:
         """Return all steps up to the image in ``engine``, the longest first."""

@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.cluster.kind.commands import ClusterError, CommandError, Log, stop_all
+from tests.cluster.kind.commands import ClusterError, CommandError, Log, start_again, stop_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,6 +88,7 @@ class Runner:
             ValueError: the plan cannot run, see `check`.
         """
         check(steps)
+        start_again()
         waiting, done = list(steps), set[str]()
         running: dict[Future[str], Step] = {}
         failure: tuple[Step, BaseException] | None = None
