@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.kind import cli, existing, prerequisites, stock_image, toolchain
+from tests.cluster.kind import cli, existing, prerequisites, stock_image, toolchain, tools
 from tests.cluster.kind.archive import write
 from tests.cluster.kind.commands import ClusterError, Log
 from tests.cluster.kind.debian import DEFAULT_MIRROR, mirror_in
+from tests.cluster.kind.engine import Engine
 from tests.cluster.kind.images.airflow import with_interpreter
 from tests.cluster.kind.node_image import NodeImage
 from tests.cluster.kind.paths import HERE, find
@@ -162,10 +163,29 @@ def test_no_registry_means_an_assembled_image(monkeypatch):
 
     monkeypatch.setattr(stock_image.urllib.request, "urlopen", refuse)
 
-    class Engine:
+    class Unreachable:
         own = False
 
-    assert stock_image.worth_a_try(Engine()) is False
+    assert stock_image.worth_a_try(Unreachable()) is False
+
+
+def test_a_docker_installed_meanwhile_is_what_the_front_calls(monkeypatch, tmp_path):
+    def program(path):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    place = find()
+    usr_bin = tmp_path / "usr_bin"
+    monkeypatch.setenv("PATH", f"{place.bin}:{usr_bin}")
+    monkeypatch.setattr(prerequisites, "SYSTEM_FOLDERS", ())
+    engine = Engine(place, own=True)
+    assert engine.docker == "docker"
+    program(usr_bin / "docker")
+    tools.docker(place, engine)
+    assert engine.docker == str(usr_bin / "docker")
+    assert f'exec {usr_bin / "docker"} "$@"' in (place.bin / "docker").read_text()
 
 
 def test_a_wrong_command_is_refused_with_the_right_ones(capsys):

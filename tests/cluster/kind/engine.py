@@ -33,7 +33,15 @@ class Engine:
 
     paths: Paths
     own: bool
-    docker: str = "docker"
+
+    @property
+    def docker(self) -> str:
+        """The machine's `docker`, looked for anew each time: this run may be what installs it.
+
+        The tools folder may be on PATH; its `docker` is a front that calls what is found here,
+        so it must never find itself.
+        """
+        return which("docker", outside=self.paths.bin) or "docker"
 
     def environment(self) -> dict[str, str]:
         """Return the variables under which `docker` and `kind` talk to this engine."""
@@ -165,12 +173,10 @@ class Engine:
 
 def choose(paths: Paths) -> Engine:
     """Return ours if it runs already, else the user's Docker if one answers, else ours to be started."""
-    # the tools folder may be on PATH, and its docker is a front that calls what is found here
-    docker = which("docker", outside=paths.bin) or "docker"
-    own = Engine(paths, own=True, docker=docker)
+    own = Engine(paths, own=True)
     if paths.docker_socket.exists() and own.answers():
         return own
-    user = Engine(paths, own=False, docker=docker)
+    user = Engine(paths, own=False)
     mine = user.environment().get("DOCKER_HOST") or os.environ.get("DOCKER_HOST", "")
     if mine != f"unix://{paths.docker_socket}" and user.answers():
         return user
