@@ -66,6 +66,22 @@ def test_a_step_that_takes_its_time_prints_that_it_started(tmp_path, monkeypatch
     assert "image airflow ... built in " in lines[1]
 
 
+def test_a_long_silence_is_broken_by_what_is_at_work(tmp_path):
+    lines, spoken = [], threading.Event()
+
+    def say(line):
+        lines.append(line)
+        if "still at work" in line:
+            spoken.set()
+
+    def wait(_log):
+        spoken.wait(10)
+        return "built"
+
+    Runner(tmp_path, say, quiet=0.01).one("compile kubernetes", wait)
+    assert any("still at work: compile kubernetes" in line for line in lines)
+
+
 def test_a_failure_names_the_step_the_reason_and_the_log(tmp_path):
     def fail(log):
         log.run(["sh", "-c", "echo no such mirror; exit 3"])

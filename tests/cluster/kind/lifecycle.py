@@ -59,6 +59,10 @@ class Cluster:
             tag = STOCK_NODE_IMAGE
         else:
             tag = own_tag
+            if not programs.KUBE.artefact(self.place.artefacts).ready():
+                self.runner.line(
+                    "no registry answers: Kubernetes is compiled here, once, in 10 to 20 minutes"
+                )
             build = [*self._base(build=True), *self.image.steps(self.engine)]
             self.runner.run([*build, *self._tools(more_tools, after=("go", "kind"))])
         if tag == own_tag:

@@ -74,9 +74,10 @@ def ensure(needs: Iterable[Need], log: Log, say: Callable[[str], None]) -> str:
         raise ClusterError(
             f"install these and start again (only root on Debian gets them by itself):\n{listed}"
         )
-    for need in absent:
-        say(f"installing the Debian package {need.package}: {need.purpose}")
-    install = (*APT, "install", *sorted({need.package for need in absent}))
+    packages = {need.package: need.purpose for need in reversed(absent)}
+    for package, purpose in sorted(packages.items()):
+        say(f"installing the Debian package {package}: {purpose}")
+    install = (*APT, "install", *sorted(packages))
     env = {"DEBIAN_FRONTEND": "noninteractive"}
     try:
         log.run(install, env=env)
@@ -87,4 +88,4 @@ def ensure(needs: Iterable[Need], log: Log, say: Callable[[str], None]) -> str:
     still = missing(absent)
     if still:
         raise ClusterError(f"not there after the installation: {', '.join(n.program for n in still)}")
-    return f"installed {', '.join(n.package for n in absent)}"
+    return f"installed {', '.join(sorted(packages))}"

@@ -59,12 +59,14 @@ class Runner:
     """Runs steps in threads; prints a line when a step ends, and when it starts unless it is over at once.
 
     ``clock`` gives seconds; the first reading is the zero of the printed times.
+    When no step has ended for ``quiet`` seconds, a line says which are at work.
     """
 
     logs: Path
     say: Callable[[str], None] = print
     clock: Callable[[], float] = time.monotonic
     workers: int = 6
+    quiet: float = 60.0
     took: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -98,7 +100,9 @@ class Runner:
                     for step in [s for s in waiting if failure is None and done.issuperset(s.needs)]:
                         waiting.remove(step)
                         running[pool.submit(self._timed, step)] = step
-                    finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                    finished, _ = wait(running, self.quiet, return_when=FIRST_COMPLETED)
+                    if not finished:
+                        self.line(f"  still at work: {', '.join(step.name for step in running.values())}")
                     for future in finished:
                         step = running.pop(future)
                         error = future.exception()
