@@ -82,14 +82,14 @@ def alerts(rules: list[dict[str, Any]]) -> str:
 def where_to_look() -> str:
     """Say where the UI, Prometheus and the dashboard are, and how to take everything down."""
     return f"""\
-To look around:
+To look around (each port-forward in a terminal of its own):
   export KUBECONFIG="$(python3 -m tests.cluster kubeconfig)"
   export PATH="$(python3 -m tests.cluster path):$PATH"
   kubectl -n {NAMESPACE} port-forward service/{RELEASE}-api-server 8080:8080
-      http://localhost:8080         the Airflow UI: the Dags demo_stale_launches and demo_durable_pod,
-                                    each dropped launch in the audit log
+      http://localhost:8080  the Airflow UI, no login: the Dags demo_stale_launches and demo_durable_pod,
+                             each dropped launch in the audit log
   kubectl -n {TOOLS_NAMESPACE} port-forward service/prometheus 9090:9090
-      http://localhost:9090/alerts  the rules and their state
+      http://localhost:9090  Prometheus: "Alerts" has the rules and their state
   The dashboard is dashboards/generated/steadfast-dashboard.json: import it into a Grafana that reads
   this Prometheus, or draw it with `make dashboards-preview PROMETHEUS=http://localhost:9090`.
 To tell the stories again:  make demo
