@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_steadfast.signals.catalogue import METRICS, SOURCES
 from airflow_steadfast.signals.handoff import HistogramTotals, SeriesKey, series_key
-from steadfast_sidecar.sources.base import Reading, Reason
+from steadfast_sidecar.sources.base import NOT_YET, Reading, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,10 +61,10 @@ class Tally:
             self._change(source, state, reading.degraded)
 
     def reject(self, source: str, reason: Reason) -> None:
-        """Note that a read failed."""
+        """Note that a read failed; one of a source that was never there so far is not counted."""
         with self._lock:
             state = self._states[source]
-            state.errors += 1
+            state.errors += reason.code != NOT_YET
             self._change(source, state, reason)
 
     def was_read(self) -> bool:

@@ -18,6 +18,10 @@ class Reason:
     text: str
 
 
+NOT_YET = "not_yet"
+"""Code of a source that has never been there so far: down, but no error. A fresh start is one."""
+
+
 class SourceError(Exception):
     """One read of a source failed; the last good reading stays in use."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_steadfast.signals import handoff
 from airflow_steadfast.signals.catalogue import BY_NAME
 from airflow_steadfast.signals.handoff import SeriesKey, series_key
-from steadfast_sidecar.sources.base import Reading, Reason, SourceError
+from steadfast_sidecar.sources.base import NOT_YET, Reading, Reason, SourceError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +27,7 @@ class HandoffSource:
         self._path = handoff.path_of(directory)
         self._max_age = max_age
         self._unknown: set[str] = set()
+        self._seen = False
 
     def read(self) -> Reading:
         """Return the file's totals; raises SourceError where there is no file, or none of ours."""
@@ -34,11 +35,13 @@ class HandoffSource:
             mtime = self._path.stat().st_mtime
             snapshot = handoff.read(self._path)
         except FileNotFoundError as error:
-            raise SourceError("missing", self._why_missing()) from error
+            waiting = not self._seen and self._path.parent.is_dir()
+            raise SourceError(NOT_YET if waiting else "missing", self._why_missing()) from error
         except OSError as error:
             raise SourceError("unreadable", f"{self._path} cannot be read: {error.strerror}") from error
         except handoff.HandoffError as error:
             raise SourceError("malformed", f"{self._path} is no hand-off file: {error}") from error
+        self._seen = True
         reading = Reading(process=snapshot.process, mtime=mtime)
         for key, value in [*snapshot.counters.items(), *snapshot.gauges.items()]:
             known = self._known(key, reading)

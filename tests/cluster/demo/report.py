@@ -92,5 +92,6 @@ To look around (each port-forward in a terminal of its own):
       http://localhost:9090  Prometheus: "Alerts" has the rules and their state
   The dashboard is dashboards/generated/steadfast-dashboard.json: import it into a Grafana that reads
   this Prometheus, or draw it with `make dashboards-preview PROMETHEUS=http://localhost:9090`.
+  Pods in Error are the workers that stories 2 and 3 killed.
 To tell the stories again:  make demo
 To take it all down:        make cluster-down"""

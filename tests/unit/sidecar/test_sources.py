@@ -38,9 +38,20 @@ def test_reads_what_the_scheduler_wrote(tmp_path):
 
 
 def test_a_missing_file_or_folder_says_which(tmp_path):
-    assert reason_of(tmp_path).code == "missing"
+    assert reason_of(tmp_path).code == "not_yet"
     assert "has not started" in reason_of(tmp_path).text
+    assert reason_of(tmp_path / "absent").code == "missing"
     assert "mount" in reason_of(tmp_path / "absent").text
+
+
+def test_a_file_that_was_there_and_is_gone_is_missing(tmp_path):
+    handoff.write(tmp_path / "scheduler.json", Snapshot(counters={(DECIDED, ()): 7.0}))
+    reader = source(tmp_path)
+    reader.read()
+    (tmp_path / "scheduler.json").unlink()
+    with pytest.raises(SourceError) as caught:
+        reader.read()
+    assert caught.value.reason.code == "missing"
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"version": 9}', b"\xff"])

@@ -93,6 +93,14 @@ def test_a_failed_read_keeps_the_numbers_and_is_logged_once(caplog):
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "INFO"]
 
 
+def test_a_fresh_start_is_down_but_no_error():
+    tally = Tally()
+    tally.reject("handoff", Reason("not_yet", "the scheduler has not started"))
+    view = tally.view()
+    assert view.values[series_key("steadfast_source_up", {"source": "handoff"})] == 0
+    assert view.values[series_key("steadfast_collector_errors_total", {"source": "handoff"})] == 0
+
+
 def test_a_degraded_reading_counts_but_the_source_is_not_up():
     tally = Tally()
     tally.accept("outbox", Reading(values={(SETTINGS, ()): 2.0}, degraded=Reason("stale", "old")))
