@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tests.cluster.stories.kubectl import Kubectl
 
 _TARGET_LABELS = frozenset({"__name__", "instance", "job", "namespace", "pod", "container", "node"})
+_UP = 'up{job="steadfast-sidecar"}'
+_PORT = 9109
 _SETTLE_SECONDS = 5.0
 """What was written before is in the sidecar after this long: it polls every 2 s in the demo."""
 
@@ -29,9 +31,12 @@ def series(name: str, labels: Mapping[str, str] | None = None) -> str:
 class Prometheus:
     """Instant queries through the API server's proxy. An error answer raises StoryFailedError."""
 
-    def __init__(self, kubectl: Kubectl, service: str = "prometheus", port: int = 9090) -> None:
-        """Take the cluster with Prometheus's namespace as the default one."""
+    def __init__(
+        self, kubectl: Kubectl, airflow: Kubectl, service: str = "prometheus", port: int = 9090
+    ) -> None:
+        """Take the cluster with Prometheus's namespace as the default one, and with Airflow's."""
         self._kubectl = kubectl
+        self._airflow = airflow
         self._service = service
         self._port = port
 
@@ -55,9 +60,21 @@ class Prometheus:
         return self.totals()
 
     def sidecar_up(self) -> bool:
-        """Say whether there is a sidecar to scrape and its last scrape worked."""
-        ups = self.query('up{job="steadfast-sidecar"}')
-        return bool(ups) and all(sample["value"][1] == "1" for sample in ups)
+        """Say whether the scheduler pods' sidecars, and none else, are scraped and their last scrape worked.
+
+        After a rollout Prometheus knows the old pod's series for some seconds more; a sum that includes
+        them falls when they go.
+        """
+        wanted = self._sidecars()
+        ups = {sample["metric"]["instance"]: sample["value"][1] for sample in self.query(_UP)}
+        known = {sample["metric"]["instance"] for sample in self.query("steadfast_build_info")}
+        return bool(wanted) and set(ups) == known == wanted and set(ups.values()) == {"1"}
+
+    def _sidecars(self) -> set[str]:
+        """The scrape addresses of the scheduler pods that are not on their way out."""
+        pods = self._airflow.get("pods", "--selector", "component=scheduler")["items"]
+        staying = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        return {f"{pod['status'].get('podIP')}:{_PORT}" for pod in staying}
 
     def alerts(self) -> list[dict[str, Any]]:
         """Return the alerts that are pending or firing now."""
@@ -74,7 +91,7 @@ class Prometheus:
     def _last_scrape(self) -> float:
         if not self.sidecar_up():
             return 0.0
-        found = self.query('min(timestamp(up{job="steadfast-sidecar"}))')
+        found = self.query(f"min(timestamp({_UP}))")
         return float(found[0]["value"][1]) if found else 0.0
 
     def _get(self, page: str, **query: str) -> dict[str, Any]:

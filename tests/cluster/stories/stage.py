@@ -110,7 +110,7 @@ def open_stage() -> Iterator[Stage]:
     kubectl = Kubectl.of_the_cluster(NAMESPACE)
     tools = kubectl.within(TOOLS_NAMESPACE)
     with AirflowApi(kubectl, f"{RELEASE}-api-server") as airflow:
-        yield Stage(kubectl, airflow, Prometheus(tools), Ledger(tools))
+        yield Stage(kubectl, airflow, Prometheus(tools, kubectl), Ledger(tools))
 
 
 def tidy(stage: Stage, workers_at_once: int) -> None:
