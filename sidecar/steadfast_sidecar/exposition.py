@@ -73,6 +73,8 @@ def _family(metric: Metric) -> Family:
 def _add_series(family: Family, metric: Metric, view: View) -> None:
     for labels in metric.series():
         key = series_key(metric.name, labels)
+        if key not in view.values and key not in view.histograms:
+            continue
         if metric.kind != "histogram":
             family.add_metric(list(labels.values()), view.values[key])
             continue

@@ -44,7 +44,9 @@ _HEAD = """\
 # Metrics
 
 Every metric that the sidecar serves at `/metrics`. All series exist with value 0 from the first scrape on, so the
-first event is an increase that `rate()` and `increase()` see. No Dag, task, run or pod is ever a label: the log line
+first event is an increase that `rate()` and `increase()` see. The exception is a source that is there but has not
+answered since the sidecar started (the database is down): its series are left out until it does, since a zero there
+would look like a counter reset and be counted again. No Dag, task, run or pod is ever a label: the log line
 and the audit log of each event name them. Names and label values of stable metrics change only in a major version.
 
 Sum counters over instances: each scheduler has a sidecar that counts its own launches, and each event of a worker is

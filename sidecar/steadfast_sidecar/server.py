@@ -44,9 +44,11 @@ class Server(ThreadingHTTPServer):
         address: Address,
         registry: CollectorRegistry,
         probes: Mapping[str, Callable[[], tuple[bool, str]]],
+        has_numbers: Callable[[], bool] = lambda: True,
     ) -> None:
         self.registry = registry
         self.probes = probes
+        self.has_numbers = has_numbers
         self.slots = threading.BoundedSemaphore(MAX_REQUESTS)
         host, self.address_family = _family(address.host)
         try:
@@ -98,7 +100,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Scrapes and probes are no news."""
 
     def _route(self, path: str) -> None:
-        if path == "/metrics":
+        if path == "/metrics" and not self.server.has_numbers():
+            # Zeros here would look like a counter reset, and rate() would count everything again.
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"first read not done\n")
+        elif path == "/metrics":
             body, content_type = exposition.render(self.server.registry, self.headers.get("Accept", ""))
             self._answer(HTTPStatus.OK, body, content_type)
         elif path in self.server.probes:

@@ -43,7 +43,7 @@ class Service:
         ]
         self._stopping = False
         probes = {"/livez": self._livez, "/readyz": self._readyz}
-        self._server = Server(settings.listen, exposition.registry(self._tally), probes)
+        self._server = Server(settings.listen, exposition.registry(self._tally), probes, self._tally.was_read)
 
     @property
     def port(self) -> int:

@@ -20,6 +20,12 @@ log = logging.getLogger(__name__)
 
 STARTING = Reason("starting", "not read yet")
 
+UNANSWERED = frozenset({"database", "internal", "unreadable", "malformed"})
+"""Codes (up to a colon) of sources that gave no answer: until the first one, their totals are unknown.
+
+Not STARTING: nothing is served before the first read.
+"""
+
 
 @dataclass
 class SourceState:
@@ -29,6 +35,13 @@ class SourceState:
     reason: Reason | None = STARTING
     last_success: float = 0.0
     errors: int = 0
+    was_read: bool = False
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether zeros would be a guess: they would look like a reset, and be counted again after it."""
+        code = self.reason.code.partition(":")[0] if self.reason else ""
+        return not self.was_read and code in UNANSWERED
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,7 @@ class Tally:
         with self._lock:
             state = self._states[source]
             state.reading = reading
+            state.was_read = True
             state.errors += reading.misunderstood
             if reading.degraded is None:
                 state.last_success = time.time()
@@ -78,10 +92,14 @@ class Tally:
             return {name: state.reason for name, state in self._states.items()}
 
     def view(self) -> View:
-        """Return every series of the catalogue but ``steadfast_build_info``, summed over the sources."""
-        values, histograms = _zeros()
+        """Return every series of the catalogue but ``steadfast_build_info``, summed over the sources.
+
+        Series of a source whose totals are unknown are left out: unknown is not zero.
+        """
         process: dict[str, str | int] = {}
         with self._lock:
+            unknown = {name for name, state in self._states.items() if state.is_unknown}
+            values, histograms = _zeros(unknown)
             for name, state in self._states.items():
                 for key, value in state.reading.values.items():
                     values[key] = values.get(key, 0.0) + value
@@ -108,11 +126,11 @@ class Tally:
             log.warning("source %s is down (%s): %s", source, reason.code, reason.text)
 
 
-def _zeros() -> tuple[dict[SeriesKey, float], dict[SeriesKey, HistogramTotals]]:
+def _zeros(unknown: set[str]) -> tuple[dict[SeriesKey, float], dict[SeriesKey, HistogramTotals]]:
     values: dict[SeriesKey, float] = {}
     histograms: dict[SeriesKey, HistogramTotals] = {}
     for metric in METRICS:
-        if any(not allowed for allowed in metric.labels.values()):
+        if metric.source in unknown or any(not allowed for allowed in metric.labels.values()):
             continue
         for labels in metric.series():
             key = series_key(metric.name, labels)

@@ -39,6 +39,7 @@ class Entry:
     decided: bool = False
     would_drop: bool = False
     failed_open: bool = False
+    open_counted: bool = False
     unguarded: bool = False
     pod_lacks_patch: bool = False
 
@@ -59,6 +60,13 @@ class Entry:
         if not self.decided:
             self.decided = True
             signals.totals().increment("steadfast_launches_decided_total")
+
+    def fail_open(self) -> None:
+        """Count and log, once, that this launch is made without a verdict."""
+        if not self.open_counted:
+            self.open_counted = True
+            log.warning("Launching without a verdict: %s", self.launch)
+            signals.totals().increment("steadfast_launches_failed_open_total")
 
     def observe(self, verdict: Verdict) -> None:
         """Count, once, that this launch would be dropped; nothing for a fresh one."""

@@ -156,9 +156,11 @@ class GuardedQueue:
         return itertools.chain(self._held, self._ready, self._pending)
 
     def _next(self) -> Entry | None:
+        asked = False  # an answer got in this call is used, however small the age limit is
         while True:
-            if self._ready and self._is_old(self._ready[0]):
+            if self._ready and not asked and self._is_old(self._ready[0]):
                 self._ask(list(itertools.islice(self._ready, BATCH)), self._ready)
+                asked = True
             elif self._ready:
                 return self._ready.popleft()
             else:
@@ -166,6 +168,7 @@ class GuardedQueue:
                 if not batch:
                     return None
                 self._ask(batch, self._pending)
+                asked = True
 
     def _unasked(self) -> list[Entry]:
         """The next entries without a verdict; one that failed to launch in this loop waits for the next."""
@@ -239,8 +242,7 @@ class GuardedQueue:
         entry.decide()
         if entry.failed_open:
             entry.failed_open = False
-            log.warning("Launching without a verdict: %s", entry.launch)
-            signals.totals().increment("steadfast_launches_failed_open_total")
+            entry.fail_open()
 
     def _drop(self, entry: Entry, verdict: Verdict) -> None:
         """Count and report the drop; the queue holds the entry no longer."""

@@ -135,6 +135,27 @@ def test_a_check_slower_than_the_age_limit_still_launches():
     assert world.asked == [2]
 
 
+def test_no_age_limit_is_so_small_that_nothing_is_launched():
+    world = World(recheck_age=0)
+    ticks = iter(range(1, 100))
+    world.queue._clock = lambda: float(next(ticks))
+    world.put("a")
+    assert world.loop() == ["a"]
+    assert world.asked == [1]
+
+
+def test_a_launch_that_fails_open_in_many_loops_counts_once():
+    world = World(max_hold=0)
+    world.down = True
+    before = total("launches_failed_open_total")
+    (job,) = world.put("a")
+    for _ in range(3):
+        world.queue.begin_loop()
+        assert world.queue.get_nowait() is job
+        world.queue.put(job)
+    assert total("launches_failed_open_total") == before + 1
+
+
 def test_more_than_a_batch_is_asked_in_batches():
     world = World()
     names = [str(number) for number in range(BATCH + 5)]

@@ -8,6 +8,8 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
+import urllib.error
 import urllib.request
 
 import pytest
@@ -16,6 +18,7 @@ from airflow_steadfast.signals import Totals, outbox
 from steadfast_sidecar import exposition
 from steadfast_sidecar.server import Server
 from steadfast_sidecar.settings import Address
+from steadfast_sidecar.sources import Reading
 from steadfast_sidecar.tally import Tally
 from tests.support.sidecar_process import sidecar_process
 from tests.unit.sidecar.test_tally_and_exposition import expected_series
@@ -146,6 +149,20 @@ def test_it_imports_neither_airflow_nor_a_kubernetes_client(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_before_the_first_read_a_scrape_fails_instead_of_reading_zeros():
+    tally = Tally()
+    with Server(Address("127.0.0.1", 0), exposition.registry(tally), {}, tally.was_read) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/metrics"
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(url, timeout=10)
+        for source in ("handoff", "outbox"):
+            tally.accept(source, Reading())
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert answer.status == 200
+        server.shutdown()
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")

@@ -112,6 +112,25 @@ def test_a_degraded_reading_counts_but_the_source_is_not_up():
     )
 
 
+def test_what_an_unanswering_source_counted_is_unknown_and_not_zero():
+    tally = Tally()
+    tally.accept("handoff", Reading(values={(DECIDED, ()): 4.0}))
+    tally.reject("outbox", Reason("database:08006", "connection refused"))
+    names = set(parse(scrape(tally)[0]))
+    assert (DECIDED, frozenset()) in names
+    assert ("steadfast_reattach_attempts_total", frozenset()) not in names
+    tally.accept("outbox", Reading())
+    assert parse(scrape(tally)[0])["steadfast_reattach_attempts_total", frozenset()] == 0
+    tally.reject("outbox", Reason("database:08006", "connection refused"))
+    assert parse(scrape(tally)[0])["steadfast_reattach_attempts_total", frozenset()] == 0
+
+
+def test_a_store_that_this_airflow_does_not_have_counts_zero():
+    tally = Tally()
+    tally.reject("outbox", Reason("no_state_store", "Airflow is older than 3.3"))
+    assert parse(scrape(tally)[0])["steadfast_reattach_attempts_total", frozenset()] == 0
+
+
 class Scripted:
     """A source whose reads end as told."""
 
