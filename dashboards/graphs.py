@@ -61,7 +61,7 @@ def launches() -> timeseries.Panel:
         "decided: each launch once. checks: database look-ups of one workload; far above decided means "
         "that a quota blocks pods. held: waiting for the database to answer; after [steadfast] "
         "guard_max_hold they start unchecked. stranded: queued in the database, unknown to the executor; "
-        "lasting: restart the scheduler.",
+        "lasting: restart the scheduler (reserved, 0 in this version).",
         Place(0, 12, 8, 8),
         (
             Query(queries.per_minute(DECIDED), "decided per minute"),
@@ -148,7 +148,7 @@ def pods_put_right() -> timeseries.Panel:
         "revoked: deleted while pending, since the launch went stale after its creation. adopted: a create "
         "reply was lost, no second pod made; many: look at the API server. harvested: finished while "
         "nobody watched, not run again. unpatched: a custom pod template lacks the patch; give it the code "
-        "volume and the PYTHONPATH of the chart's own template.",
+        "volume and the PYTHONPATH of the chart's own template. revoked, adopted: 0 in this version.",
         Place(8, 20, 8, 8),
         (
             Query(queries.events("pods_revoked_total", "1h"), "revoked"),

@@ -70,7 +70,7 @@ does not answer, `steadfast_record_errors_total` and the other workers' counters
 |---|---|
 {events}
 
-**Both**: `steadfast_settings_errors_total`.
+**Reserved**: the sidecar understands `settings_error` already; workers of this version only log such errors.
 
 ## When a source is down
 

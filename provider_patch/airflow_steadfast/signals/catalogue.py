@@ -163,7 +163,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "steadfast_stranded_task_instances",
         "gauge",
-        "Task instances queued in the database for this scheduler that its executor does not know.",
+        "Task instances queued in the database for this scheduler that its executor does not know. "
+        "Reserved: 0 in this version.",
         "task instances",
         stability="experimental",
     ),
@@ -173,11 +174,12 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter(
         "pods_revoked",
-        "Pending worker pods deleted by the check after creation because their launch went stale.",
+        "Pending worker pods deleted by the check after creation because their launch went stale. "
+        "Reserved: 0 in this version.",
     ),
     _counter(
         "pods_adopted",
-        "Worker pods adopted after a lost create reply, instead of a second pod.",
+        "Worker pods adopted after a lost create reply instead of a second pod. Reserved: 0 in this version.",
     ),
     _counter("worker_pods_unpatched", "Worker pods launched from a template that lacks the patch."),
     _counter(
@@ -208,7 +210,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter(
         "settings_errors",
-        "Wrong or contradictory [steadfast] settings whose default is used; from scheduler and workers.",
+        "Wrong or contradictory [steadfast] settings whose default the scheduler uses; workers log theirs.",
     ),
     _counter(
         "handoff_write_errors",
