@@ -47,7 +47,7 @@ class PostImportFinder:
         finally:
             self._searching = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _CallingLoader(spec.loader, self._callback)  # type: ignore[assignment]
+            spec.loader = _CallingLoader(spec.loader, self._callback)  # type: ignore[assignment]  # a loader by duck type
         return spec
 
 

@@ -57,7 +57,7 @@ class Server(ThreadingHTTPServer):
             if address.host or self.address_family == socket.AF_INET:
                 raise
             self.address_family = socket.AF_INET
-            super().__init__(("0.0.0.0", address.port), _Handler)  # noqa: S104 - asked for by an empty host
+            super().__init__(("0.0.0.0", address.port), _Handler)  # noqa: S104 - Prometheus scrapes it - asked for by an empty host
 
     def server_bind(self) -> None:
         """Bind without a reverse look-up of the name, and to IPv4 as well where the host is empty."""
@@ -75,7 +75,7 @@ class Server(ThreadingHTTPServer):
 
 def _family(host: str) -> tuple[str, socket.AddressFamily]:
     if not host:
-        return ("::", socket.AF_INET6) if socket.has_ipv6 else ("0.0.0.0", socket.AF_INET)  # noqa: S104
+        return ("::", socket.AF_INET6) if socket.has_ipv6 else ("0.0.0.0", socket.AF_INET)  # noqa: S104 - Prometheus scrapes it
     return host, socket.AF_INET6 if ":" in host else socket.AF_INET
 
 

@@ -23,7 +23,7 @@ Manifest = dict[str, Any]
 _FAST: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Loader(_FAST):  # type: ignore[misc,valid-type]
+class Loader(_FAST):  # type: ignore[misc,valid-type]  # C loader or Python one
     """A safe loader that refuses a key which is written twice, as Helm's and the API server's do."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

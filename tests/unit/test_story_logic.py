@@ -74,7 +74,7 @@ def test_drops_are_counted_by_reason_as_an_increase() -> None:
 
 
 def test_the_watch_keeps_a_pod_that_is_gone_and_reads_a_worker_by_its_workload() -> None:
-    watch = PodWatch(kubectl=None)  # type: ignore[arg-type]
+    watch = PodWatch(kubectl=None)  # type: ignore[arg-type]  # never asked
     for kind, phase in (("ADDED", "Pending"), ("MODIFIED", "Running"), ("DELETED", "Running")):
         watch.take({"type": kind, "object": _pod("one", phase, "identity-1")})
     watch.take({"type": "ADDED", "object": _pod("two", "Running")})
@@ -89,7 +89,7 @@ def test_the_watch_keeps_a_pod_that_is_gone_and_reads_a_worker_by_its_workload()
 
 
 def test_a_watch_that_broke_off_fails_the_story() -> None:
-    watch = PodWatch(kubectl=None)  # type: ignore[arg-type]
+    watch = PodWatch(kubectl=None)  # type: ignore[arg-type]  # never asked
     watch.check()
     watch.take({"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}})
     with pytest.raises(StoryFailedError, match="too old resource version"):

@@ -100,5 +100,5 @@ def _plain_initializer(operator: type[Any]) -> Any:
     def __init__(self: Any, **keywords: Any) -> None:  # noqa: N807 - the method that it becomes
         parent(self, **keywords)
 
-    __init__.__signature__ = inspect.signature(parent)  # type: ignore[attr-defined]
+    __init__.__signature__ = inspect.signature(parent)  # type: ignore[attr-defined]  # what inspect reads
     return __init__

@@ -84,7 +84,8 @@ def build_init(
         )
     variadic = [p for p in given.values() if p.kind is inspect.Parameter.VAR_KEYWORD]
     ordered = [p for p in given.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    __init__.__signature__ = signature.replace(parameters=[*ordered, *variadic])  # type: ignore[attr-defined]
+    shown = signature.replace(parameters=[*ordered, *variadic])
+    __init__.__signature__ = shown  # type: ignore[attr-defined]  # what inspect reads
     __init__.__doc__ = native.__doc__
     __init__.__module__ = native.__module__
     __init__.__qualname__ = native.__qualname__

@@ -15,7 +15,7 @@ except Exception as error:
     _log = logging.getLogger("airflow_steadfast")
     _log.error("The launch guard is not active, native executor: %r", error)
 
-    class GuardedKubernetesExecutor(KubernetesExecutor):  # type: ignore[no-redef]
+    class GuardedKubernetesExecutor(KubernetesExecutor):  # type: ignore[no-redef]  # the fall-back
         """The stock executor under the configured name."""
 
 

@@ -123,7 +123,7 @@ class Cluster:
 
     def _tools(self, names: tuple[str, ...], after: tuple[str, ...]) -> list[Step]:
         return [
-            Step(name, lambda log, n=name: tools.demand(self.place, n, log), after)  # type: ignore[misc]
+            Step(name, lambda log, n=name: tools.demand(self.place, n, log), after)  # type: ignore[misc]  # bound default
             for name in names
         ]
 

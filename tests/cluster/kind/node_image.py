@@ -78,7 +78,7 @@ class NodeImage:
         """Return all steps up to the image in ``engine``, the longest first."""
         store = self.store
         compiled = [
-            Step(name, lambda log, p=program: p.build(store, log), ("go", *needs))  # type: ignore[misc]
+            Step(name, lambda log, p=program: p.build(store, log), ("go", *needs))  # type: ignore[misc]  # bound default
             for name, program, needs in (
                 ("compile kubernetes", programs.KUBE, ()),
                 ("compile coredns", programs.COREDNS, ("compile kubernetes",)),  # shares its packages
@@ -94,7 +94,7 @@ class NodeImage:
         images = [
             Step(
                 f"image {image.name}",
-                lambda log, i=image: i.build(store, log),  # type: ignore[misc]
+                lambda log, i=image: i.build(store, log),  # type: ignore[misc]  # bound default
                 needs.get(image.name, ("debian packages",)),
             )
             for image in self.images()

@@ -103,13 +103,13 @@ class AirflowApi:
         raise StoryFailedError(f"Airflow's API: {method} {path}: {detail}") from last
 
     def _send(self, method: str, path: str, body: object) -> dict[str, Any]:
-        request = urllib.request.Request(  # noqa: S310 - always http on loopback
+        request = urllib.request.Request(  # noqa: S310 - a port-forward on loopback - always http on loopback
             self._base + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"},
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - a port-forward on loopback
             found: dict[str, Any] = json.loads(answer.read() or b"{}")
         return found
 

@@ -89,7 +89,7 @@ def test_parameters_reach_the_operator_by_every_way_a_dag_has(fresh: type[Any]) 
 def test_a_subclass_with_its_own_initializer_works(fresh: type[Any]) -> None:
     make_durable(fresh)
 
-    class Own(fresh):  # type: ignore[misc,valid-type]
+    class Own(fresh):  # type: ignore[misc,valid-type]  # made by the fixture
         def __init__(self, *, extra: str, **keywords: Any) -> None:
             super().__init__(**keywords)
             self.extra = extra

@@ -153,7 +153,7 @@ def test_events_wait_for_the_end_of_the_try_where_the_store_does_not_answer(
 
 def test_an_event_never_raises(store: Store) -> None:
     events = Events(store, -1)
-    events.add("no such kind")  # type: ignore[arg-type]
+    events.add("no such kind")  # type: ignore[arg-type]  # that is the test
     events.add("attempt")
     events.flush()
 

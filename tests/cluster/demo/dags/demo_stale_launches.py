@@ -14,7 +14,7 @@ LEDGER = os.environ.get("DEMO_LEDGER", "http://ledger.steadfast-demo:8080")
 TASKS = 24
 
 
-@task(retries=0)  # type: ignore[untyped-decorator]
+@task(retries=0)  # type: ignore[untyped-decorator]  # Airflow is untyped here
 def leave_a_mark(number: int) -> None:
     """Tell the ledger that this task of this run was executed; fails when it cannot."""
     run_id = get_current_context()["run_id"]
