@@ -3,9 +3,11 @@
 
 Standard library only and Python 3.11: this runs before anything is installed.
 
-    python3 -m tests.support.environment ensure 3.3.2   make .build/venv-airflow-3.3.2, print its folder
-    python3 -m tests.support.environment packages       install what the tests need from Debian
-    python3 -m tests.support.environment pairs          list the supported pairs, which can run here
+    python3 -m tests.support.environment ensure 3.3.2         make .build/venv-airflow-3.3.2, print its folder
+    python3 -m tests.support.environment ensure 3.0.6+10.8.2  the same for a pair of Airflow and provider
+    python3 -m tests.support.environment packages             install what the tests need from Debian
+    python3 -m tests.support.environment pairs                list the supported pairs, which can run here
+    python3 -m tests.support.environment compile [PAIR ...]   pin again what the pairs' environments hold
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.pairs import COMPARED, MAIN_PAIR, PAIRS, Pair, UnknownPairError, find
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / ".build"
@@ -25,31 +29,8 @@ BUILD = ROOT / ".build"
 PACKAGES = {
     "postgresql-15": "/usr/lib/postgresql/15/bin/postgres",
     "prometheus": "/usr/bin/promtool",
+    "pgbouncer": "/usr/sbin/pgbouncer",
 }
-
-
-@dataclass(frozen=True)
-class Pair:
-    """One supported Airflow, the Python it is tested on and the newest tested provider."""
-
-    airflow: str
-    python: str
-    provider: str = "10.25.0"
-
-    @property
-    def name(self) -> str:
-        return f"Airflow {self.airflow}, provider {self.provider}, Python {self.python}"
-
-
-MAIN_PAIR = Pair("3.3.2", "3.11")
-PAIRS = (
-    MAIN_PAIR,
-    Pair("3.3.2", "3.13"),
-    Pair("3.2.2", "3.12"),
-    Pair("3.1.8", "3.11"),
-    Pair("3.0.6", "3.11"),
-    Pair("2.11.2", "3.11"),
-)
 
 
 class MissingError(RuntimeError):
@@ -95,14 +76,25 @@ def uv() -> Path:
     return target / "bin" / "uv"
 
 
+def pins(pair: Pair) -> Path:
+    """The file of pinned, hashed requirements; the pairs of one Airflow and provider share it."""
+    requirements = ROOT / "requirements"
+    if (pair.airflow, pair.provider) == (MAIN_PAIR.airflow, MAIN_PAIR.provider):
+        return requirements / f"airflow-{pair.airflow}.txt"
+    return requirements / "pairs" / f"{pair.airflow}+{pair.provider}.txt"
+
+
+def folder(pair: Pair) -> Path:
+    """Where the pair's environment is, made or not."""
+    return BUILD / f"venv-airflow-{pair.airflow if pair == MAIN_PAIR else pair.key}"
+
+
 def ensure(pair: Pair) -> Path:
     """Make the pair's environment, or leave it as it is when its requirements have not changed.
 
     Returns its folder. Raises MissingError where the interpreter is not to be found. Idempotent.
     """
-    wanted = ROOT / "requirements" / f"airflow-{pair.airflow}.txt"
-    suffix = "" if pair == MAIN_PAIR else f"-py{pair.python}"
-    target = BUILD / f"venv-airflow-{pair.airflow}{suffix}"
+    wanted, target = pins(pair), folder(pair)
     if _fresh(target, wanted):
         return target
     python = interpreter(pair.python)
@@ -119,6 +111,29 @@ def ensure(pair: Pair) -> Path:
     subprocess.run([tool, "pip", "install", "-q", *into, "--no-deps", "-e", ROOT], check=True)
     _stamp(target, wanted)
     _say(f"{pair.name}: environment made in {time.monotonic() - started:.0f} s")
+    return target
+
+
+def compile_pins(pair: Pair) -> Path:
+    """Resolve the pair anew and write its pins, for every platform; returns the file.
+
+    The main pair's file has tools beside Airflow and is compiled from its own ``.in`` file.
+    """
+    target = pins(pair)
+    own = target.with_suffix(".in")
+    with tempfile.TemporaryDirectory() as scratch:
+        wanted = Path(scratch) / "pair.in"
+        wanted.write_text(
+            f"apache-airflow[cncf-kubernetes,postgres]=={pair.airflow}\n"
+            f"apache-airflow-providers-cncf-kubernetes=={pair.provider}\n"
+        )
+        sources = [own] if own.exists() else [wanted, target.with_name("tools.in")]
+        oldest = min(other.python for other in (*PAIRS, *COMPARED) if pins(other) == target)
+        options = ["--universal", "--generate-hashes", "--no-emit-index-url", "--no-annotate", "--no-header"]
+        subprocess.run(
+            [uv(), "pip", "compile", "-q", *options, "--python-version", oldest, *sources, "-o", target],
+            check=True,
+        )
     return target
 
 
@@ -177,17 +192,18 @@ def _say(text: str) -> None:
 
 def main(arguments: list[str]) -> int:
     match arguments:
-        case ["ensure", version]:
-            pair = next((pair for pair in PAIRS if pair.airflow == version), None)
-            if pair is None:
-                known = ", ".join(sorted({pair.airflow for pair in PAIRS}))
-                raise MissingError(f"Airflow {version} is not supported; choose one of {known}")
-            print(ensure(pair))
+        case ["ensure", text]:
+            print(ensure(find(text)))
+        case ["compile", *texts]:
+            chosen = [find(text) for text in texts] or [*PAIRS, *COMPARED]
+            for target in dict.fromkeys(pins(pair) for pair in chosen):
+                pair = next(pair for pair in chosen if pins(pair) == target)
+                print(f"{pair.name}: {compile_pins(pair).relative_to(ROOT)}")
         case ["packages"]:
             packages()
         case ["pairs"]:
             for pair in PAIRS:
-                print(f"{pair.name}: {interpreter(pair.python) or 'no interpreter, not run'}")
+                print(f"{pair.key:22} {interpreter(pair.python) or f'no Python {pair.python} here: not run'}")
         case _:
             print(__doc__)
             return 2
@@ -197,6 +213,6 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except MissingError as error:
+    except (MissingError, UnknownPairError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

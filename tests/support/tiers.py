@@ -17,7 +17,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from tests.support.environment import BUILD, MAIN_PAIR, PAIRS, ROOT, MissingError, Pair, ensure, packages
+from tests.support.environment import BUILD, ROOT, MissingError, ensure, packages
+from tests.support.pairs import MAIN_PAIR, PAIRS, Pair
 
 # tests on a real Airflow wait for servers more than they compute: a lane each
 FAST_LANES = (
