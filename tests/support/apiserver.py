@@ -122,15 +122,18 @@ def program(name: str) -> str:
 
 
 @contextlib.contextmanager
-def api_server() -> Iterator[ApiServer]:
-    """Start etcd and a kube-apiserver on loopback in a fresh folder; stopped and removed afterwards."""
+def api_server(*, audit_policy: str = _AUDIT_POLICY) -> Iterator[ApiServer]:
+    """Start etcd and a kube-apiserver on loopback in a fresh folder; stopped and removed afterwards.
+
+    ``audit_policy`` decides what the audit log records, for a test that must see the bodies too.
+    """
     binaries = program("etcd"), program("kube-apiserver")
     folder = Path(tempfile.mkdtemp(prefix="steadfast-apiserver-"))
     started: list[subprocess.Popen[bytes]] = []
     try:
         etcd_port, peer_port, port = free_port(), free_port(), free_port()
         server = ApiServer(f"https://127.0.0.1:{port}", folder)
-        _write_files(folder)
+        _write_files(folder, audit_policy)
         started.append(_start(folder, "etcd", _etcd(binaries[0], folder, etcd_port, peer_port)))
         started.append(_start(folder, "kube-apiserver", _apiserver(binaries[1], folder, etcd_port, port)))
         _await_ready(server, started)
@@ -143,8 +146,8 @@ def api_server() -> Iterator[ApiServer]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_files(folder: Path) -> None:
-    (folder / "audit.yaml").write_text(_AUDIT_POLICY, encoding="utf-8")
+def _write_files(folder: Path, audit_policy: str) -> None:
+    (folder / "audit.yaml").write_text(audit_policy, encoding="utf-8")
     (folder / "audit.log").touch()
     (folder / "tokens.csv").write_text(
         f"{TOKEN},admin,admin,system:masters\n{POWERLESS_TOKEN},nobody,nobody,nobodies\n", encoding="utf-8"
