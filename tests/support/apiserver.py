@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,9 @@ apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
+  - level: Request
+    verbs: [create]
+    resources: [{group: "", resources: [pods]}]
   - level: Metadata
     resources: [{group: "", resources: [pods, pods/status]}]
   - level: None
@@ -50,6 +53,8 @@ class Request:
     namespace: str
     status: int
     user_agent: str
+    body: dict[str, Any] = field(default_factory=dict)
+    """The pod of a create, as it was asked for; empty for other verbs."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ def _request(event: dict[str, Any]) -> Request:
         namespace=about.get("namespace", ""),
         status=(event.get("responseStatus") or {}).get("code", 0),
         user_agent=event.get("userAgent", ""),
+        body=event.get("requestObject") or {},
     )
 
 
