@@ -66,7 +66,7 @@ class Guard:
         self._snapshot.close()
 
     def _dropped(self, entry: Entry, verdict: Verdict) -> None:
-        drop.clear_books(self._executor, entry, verdict, self.queue.current, self._job_id)
+        drop.clear_books(self._executor, entry, verdict, self.queue, self._job_id)
         self._audit_rows += drop.report(self._executor, entry, verdict, self._job_id)
         signals.totals().flush()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_steadfast.launch_guard.entry import Entry
-    from airflow_steadfast.launch_guard.launch import CurrentLaunches
+    from airflow_steadfast.launch_guard.queue import GuardedQueue
     from airflow_steadfast.launch_guard.verdict import Verdict
 
 log = logging.getLogger("airflow_steadfast.launch_guard")
@@ -21,27 +21,32 @@ log = logging.getLogger("airflow_steadfast.launch_guard")
 AUDIT_EVENT = "steadfast stale launch dropped"
 
 
-def clear_books(executor: Any, entry: Entry, verdict: Verdict, current: CurrentLaunches, job_id: int) -> None:
+def clear_books(executor: Any, entry: Entry, verdict: Verdict, queue: GuardedQueue, job_id: int) -> None:
     """Clear what the executor keeps for this launch: running, QUEUED event, attempt, publish retries.
 
-    A superseded copy has no books of its own: the newer copy has the same key.
+    Nothing is cleared for a launch that is not its key's current one, and what another launch of the
+    same key still needs stays: its slot in ``running``, and its attempt.
     """
     job = entry.job
     key = job.key
-    if verdict.reason == "superseded" or not current.is_current(key, job):
+    if queue.launches.current(key) is not entry:
         return
+    other = queue.other_live(entry)
     attempts = getattr(executor, "pod_launch_attempts", {})
-    if getattr(attempts.get(key), "job", None) is job:
-        attempts.pop(key, None)
+    attempt = attempts.get(key)
+    if attempt is not None and attempt.job is job:
+        if other is None:
+            attempts.pop(key, None)
+        else:
+            attempt.job = other.job
     retries = getattr(executor, "task_publish_retries", None)
     if retries is not None:
         retries.pop(key, None)
     event = executor.event_buffer.get(key)
     if event is not None and str(getattr(event[0], "value", event[0])) == "queued":
         executor.event_buffer.pop(key, None)
-    if not _runs_under_this_scheduler(entry, verdict, job_id):
+    if other is None and not _runs_under_this_scheduler(entry, verdict, job_id):
         executor.running.discard(key)
-    current.forget(key, job)
 
 
 def _runs_under_this_scheduler(entry: Entry, verdict: Verdict, job_id: int) -> bool:

@@ -17,19 +17,24 @@ import itertools
 import logging
 import queue
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_steadfast import signals
+from airflow_steadfast.launch_guard import held
+from airflow_steadfast.launch_guard.backoff import Backoff
 from airflow_steadfast.launch_guard.check import BATCH, CheckFailedError
-from airflow_steadfast.launch_guard.entry import Backoff, Entry
-from airflow_steadfast.launch_guard.launch import CurrentLaunches
-from airflow_steadfast.launch_guard.verdict import Verdict
+from airflow_steadfast.launch_guard.entry import Entry
+from airflow_steadfast.launch_guard.launch import LaunchBook
+from airflow_steadfast.launch_guard.line import Line
+from airflow_steadfast.launch_guard.token import NO_RENEWAL
+from airflow_steadfast.launch_guard.verdict import Verdict, order_replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+    from collections import deque
+    from collections.abc import Callable, Collection, Hashable, Sequence
 
     from airflow_steadfast.launch_guard.launch import Launch
+    from airflow_steadfast.launch_guard.token import Renewal
 
 log = logging.getLogger("airflow_steadfast.launch_guard")
 
@@ -46,7 +51,8 @@ class Check(Protocol):
 class GuardedQueue:
     """See the module's text. Times are in seconds; ``on_drop`` is told of each dropped entry.
 
-    With ``observe`` nothing is dropped or held: what would have been dropped is counted.
+    ``launches`` is the book of what each executor key stands for. ``renewal`` gives jobs a new token.
+    With ``observe`` nothing is dropped, held or renewed: what would have been dropped is counted.
     """
 
     def __init__(
@@ -58,40 +64,47 @@ class GuardedQueue:
         recheck_age: float,
         observe: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        renewal: Renewal = NO_RENEWAL,
     ) -> None:
-        self.current = CurrentLaunches()
+        self.launches = LaunchBook()
         self._check = check
         self._on_drop = on_drop
         self._max_hold = max_hold
         self._recheck_age = recheck_age
         self._observe = observe
         self._clock = clock
+        self._renewal = renewal
         self._backoff = Backoff(clock)
-        self._pending: deque[Entry] = deque()
-        self._ready: deque[Entry] = deque()
-        self._held: deque[Entry] = deque()
+        self._line = Line()
         self._handed_out: dict[int, Entry] = {}
-        self._queued: dict[tuple[str, int], Entry] = {}
         self._loop = 0
+        self._paused_until = 0.0
         self._draining = False
         self._broken = False
 
     # What the stock executor calls.
 
     def put(self, job: Any) -> None:
-        """Queue a job; an older copy of the same launch order leaves the queue."""
-        entry = self._handed_out.get(id(job))
-        if entry is None:
+        """Queue a job; an older copy of the same launch order leaves the queue.
+
+        A job that comes back in the loop that it was handed out in is the same launch again. One that
+        comes back after its pod was created is the next launch of its order (pre-execution requeue).
+        """
+        entry = self._handed_out.get(id(job)) or self.launches.of_job(job.key, job)
+        if entry is None or entry.queued:
             entry = Entry.of(job)
-            self.current.begin(job.key, job)
-        entry.pod_lacks_patch = False  # it was not created
-        self._pending.append(entry)
-        self._leave_one(entry)
+            self.launches.begin(job.key, entry)
+        elif entry.created or (entry.pod_unknown and id(job) not in self._handed_out):
+            entry.begin_requeue()
+            self.launches.begin(job.key, entry)
+        self._join(entry)
 
     def get_nowait(self) -> Any:
         """Return the next job to launch, or raise ``queue.Empty``."""
         if self._draining:
             return self._drain()
+        if self._clock() < self._paused_until:
+            raise queue.Empty
         try:
             entry = self._next()
         except Exception as error:
@@ -106,74 +119,116 @@ class GuardedQueue:
 
     def qsize(self) -> int:
         """Count the jobs that are queued, the held ones among them."""
-        return len(self._pending) + len(self._ready) + len(self._held)
+        return len(self._line)
 
     def join(self) -> None:
         """Return at once: whoever could call ``task_done`` is the caller."""
 
-    # What the guarded executor calls.
+    # What the guarded executor and creation call.
 
     def begin_loop(self) -> None:
         """Start a scheduler loop: every verdict given so far is void."""
         self._loop += 1
         self._handed_out.clear()
-        for entry in self._ready:
+        self._line.all_wait()
+        for entry in self._line:
             entry.verdict_at = None
-        self._pending.extendleft(reversed(self._ready))
-        self._pending.extendleft(reversed(self._held))
-        self._ready.clear()
-        self._held.clear()
 
     def end_loop(self, running: Collection[Hashable]) -> None:
         """Publish how many launches are held; ``running`` are the executor's keys."""
-        held = sum(entry.held_since is not None for entry in self._entries()) if self._backoff.failing else 0
-        signals.totals().set_gauge("steadfast_launches_held", held)
-        self.current.prune(
-            lambda: {*running, *(entry.job.key for entry in self._entries())}, len(running) + self.qsize()
+        count = sum(entry.held_since is not None for entry in self._line) if self._backoff.failing else 0
+        held.publish(self, count)
+        self.launches.prune(
+            lambda: {*running, *(entry.job.key for entry in self._line)}, len(running) + self.qsize()
         )
 
     def entry_of(self, job: Any) -> Entry | None:
-        """The entry of a job handed out in this loop."""
+        """Return the entry of a job handed out in this loop."""
         return self._handed_out.get(id(job))
 
     def handed_out(self) -> Collection[Entry]:
-        """The entries of all jobs handed out in this loop, those that came back among them."""
+        """Return the entries of all jobs handed out in this loop, those that came back among them."""
         return self._handed_out.values()
+
+    def put_back(self, entry: Entry, *, retry_at: float | None = None) -> None:
+        """Queue an entry that was handed out and whose pod was not created, as the launch that it was.
+
+        It is asked about anew and handed out in a later loop, not before ``retry_at`` (queue's clock).
+        Where a newer copy of its order is queued, it is dropped as superseded. Idempotent.
+        """
+        entry.retry_at = retry_at or 0.0
+        if not entry.queued:
+            self._join(entry)
+
+    def pause_until(self, moment: float) -> None:
+        """Hand nothing out before ``moment`` (queue's clock), as a server asked; the latest moment holds."""
+        self._paused_until = max(self._paused_until, moment)
+
+    def now(self) -> float:
+        """Return the queue's clock, which ``retry_at`` and ``pause_until`` are given in."""
+        return self._clock()
+
+    def other_live(self, entry: Entry) -> Entry | None:
+        """Return another launch of the entry's key that is queued, in flight or has a pod: the newest."""
+        return self.launches.newest(
+            entry.job.key, lambda one: one is not entry and (self._in_flight(one) or one.has_pod_or_queued)
+        )
 
     def drain(self, *, draining: bool) -> None:
         """While draining, ``get_nowait`` returns whatever is queued and asks nobody."""
         self._draining = draining
+        held.publish(self, 0)
 
     def purge(self, ti_id: str) -> None:
         """Drop the queued jobs of a task instance that its scheduler revoked."""
-        for entry in [entry for entry in self._entries() if entry.launch and entry.launch.ti_id == ti_id]:
-            self._remove(entry)
+        for entry in [entry for entry in self._line if entry.launch and entry.launch.ti_id == ti_id]:
+            self._line.remove(entry)
             self._drop(entry, SUPERSEDED)
 
     # Inside.
 
-    def _entries(self) -> Iterator[Entry]:
-        return itertools.chain(self._held, self._ready, self._pending)
+    def _in_flight(self, entry: Entry) -> bool:
+        return self._handed_out.get(id(entry.job)) is entry
+
+    def _join(self, entry: Entry) -> None:
+        """Put an entry into the line; of two copies of one order the older leaves it."""
+        entry.pod_lacks_patch = False  # it was not created
+        older = self._line.join(entry)
+        if older is None:
+            return
+        if self._observe:
+            older.observe(SUPERSEDED)
+            return
+        if older is not entry:
+            entry.inherit(older)
+        self._line.remove(older)
+        self._drop(older, SUPERSEDED)
 
     def _next(self) -> Entry | None:
         asked = False  # an answer got in this call is used, however small the age limit is
+        ready = self._line.ready
         while True:
-            if self._ready and not asked and self._is_old(self._ready[0]):
-                self._ask(list(itertools.islice(self._ready, BATCH)), self._ready)
+            if ready and not asked and self._is_old(ready[0]):
+                self._ask(list(itertools.islice(ready, BATCH)), ready)
                 asked = True
-            elif self._ready:
-                return self._ready.popleft()
+            elif ready:
+                return ready.popleft()
             else:
                 batch = self._unasked()
                 if not batch:
                     return None
-                self._ask(batch, self._pending)
+                self._ask(batch, self._line.waiting)
                 asked = True
 
     def _unasked(self) -> list[Entry]:
-        """The next entries without a verdict; one that failed to launch in this loop waits for the next."""
-        waiting = (entry for entry in self._pending if entry.out_in_loop != self._loop)
-        return list(itertools.islice(waiting, BATCH))
+        """Return the next entries without a verdict that may be launched in this loop."""
+        now = self._clock()
+        due = (entry for entry in self._line.waiting if self._is_due(entry, now))
+        return list(itertools.islice(due, BATCH))
+
+    def _is_due(self, entry: Entry, now: float) -> bool:
+        """One that failed to launch in this loop waits for the next, or for the time it was given."""
+        return entry.out_in_loop != self._loop and entry.retry_at <= now
 
     def _is_old(self, entry: Entry) -> bool:
         return entry.verdict_at is not None and self._clock() - entry.verdict_at > self._recheck_age
@@ -182,10 +237,7 @@ class GuardedQueue:
         """Move a batch from ``source`` to where its verdicts put it: ready, held or dropped."""
         comparable = [entry for entry in batch if entry.launch is not None]
         verdicts = self._verdicts(comparable)
-        leaving = set(map(id, batch))
-        kept = [entry for entry in source if id(entry) not in leaving]
-        source.clear()
-        source.extend(kept)
+        self._line.move(batch, source)
         for entry in batch:
             self._settle_safely(entry, verdicts)
 
@@ -194,7 +246,7 @@ class GuardedQueue:
             self._settle(entry, verdicts)
         except Exception as error:
             self._report_broken(error)
-            self._ready.append(entry.to_stock_check())
+            self._line.ready.append(entry.to_stock_check())
 
     def _verdicts(self, entries: list[Entry]) -> dict[int, Verdict] | None:
         """Ask the database; None where it does not answer or is left alone for a while."""
@@ -211,32 +263,58 @@ class GuardedQueue:
         return dict(zip(map(id, entries), verdicts, strict=True))
 
     def _settle(self, entry: Entry, verdicts: dict[int, Verdict] | None) -> None:
-        now = self._clock()
         if entry.launch is None:
-            self._ready.append(entry)
+            self._line.ready.append(entry)
         elif verdicts is None:
-            self._settle_unanswered(entry, now)
+            self._settle_unanswered(entry)
         else:
-            entry.held_since, entry.failed_open = None, False
-            verdict = verdicts[id(entry)]
-            if verdict.fresh or self._observe:
-                entry.verdict_at = now
-                entry.observe(verdict)
-                self._ready.append(entry)
-            else:
-                self._drop(entry, verdict)
+            self._settle_answered(entry, verdicts[id(entry)])
 
-    def _settle_unanswered(self, entry: Entry, now: float) -> None:
+    def _settle_answered(self, entry: Entry, verdict: Verdict) -> None:
+        entry.held_since, entry.failed_open = None, False
+        if verdict.fresh and order_replaced(entry.launch_id, verdict.row):
+            verdict = Verdict("superseded", verdict.row)
+        if verdict.fresh and self._renewal.expired(entry):
+            verdict = Verdict("token_expired", verdict.row)
+        entry.row = verdict.row
+        entry.verdict_at = self._clock()
+        if verdict.fresh or self._observe:
+            entry.observe(verdict)
+            self._line.ready.append(entry)
+        else:
+            self._renew_and_drop(entry, verdict)
+
+    def _settle_unanswered(self, entry: Entry) -> None:
         """Hold the launch, or make it without a verdict when it has been held for long enough."""
+        now = self._clock()
         entry.verdict_at = None
         if entry.held_since is None and not self._observe:
             entry.held_since = now
-        overdue = entry.held_since is not None and now - entry.held_since >= self._max_hold
-        entry.failed_open = overdue
-        (self._ready if overdue or self._observe else self._held).append(entry)
+        entry.failed_open = entry.held_since is not None and now - entry.held_since >= self._max_hold
+        if entry.failed_open and self._renewal.expired(entry):
+            self._renew_and_drop(entry, Verdict("token_expired"))
+        else:
+            (self._line.ready if entry.failed_open or self._observe else self._line.held).append(entry)
+
+    def _renew_and_drop(self, entry: Entry, verdict: Verdict) -> None:
+        """Drop an entry; one whose token has expired leaves a copy with a new token in its place."""
+        job = self._renewal.renew(entry) if verdict.reason == "token_expired" else None
+        if job is not None:
+            copy = entry.renewed(job)
+            copy.verdict_at, copy.failed_open, copy.held_since = (
+                entry.verdict_at,
+                entry.failed_open,
+                entry.held_since,
+            )
+            self.launches.begin(job.key, copy)
+            self._line.join(copy)
+            self._line.waiting.pop()
+            self._line.ready.append(copy)
+        self._drop(entry, verdict)
 
     def _hand_out(self, entry: Entry) -> None:
-        self._forget_queued(entry)
+        self._line.left(entry)
+        self._renewal.refresh(entry)
         self._handed_out[id(entry.job)] = entry
         entry.out_in_loop = self._loop
         entry.decide()
@@ -245,51 +323,29 @@ class GuardedQueue:
             entry.fail_open()
 
     def _drop(self, entry: Entry, verdict: Verdict) -> None:
-        """Count and report the drop; the queue holds the entry no longer."""
-        self._forget_queued(entry)
+        """Count and report the drop; the queue and the book hold the entry no longer."""
+        self._line.left(entry)
         entry.decide()
         signals.totals().increment("steadfast_workloads_dropped_total", reason=verdict.reason or "other")
         try:
             self._on_drop(entry, verdict)
         except Exception:
             log.exception("The drop of a stale launch could not be reported: %s", entry.launch)
-
-    def _leave_one(self, entry: Entry) -> None:
-        """Of the queued copies of one launch order, keep ``entry``, the newest."""
-        if entry.launch is None:
-            return
-        older = self._queued.get(entry.launch.identity)
-        if older is not None and older is not entry:
-            if self._observe:
-                older.observe(SUPERSEDED)
-            else:
-                self._remove(older)
-                self._drop(older, SUPERSEDED)
-        self._queued[entry.launch.identity] = entry
-
-    def _remove(self, entry: Entry) -> None:
-        for part in (self._pending, self._ready, self._held):
-            if entry in part:
-                part.remove(entry)
-
-    def _forget_queued(self, entry: Entry) -> None:
-        if entry.launch is not None and self._queued.get(entry.launch.identity) is entry:
-            del self._queued[entry.launch.identity]
+        self.launches.forget(entry.job.key, entry)
 
     def _drain(self) -> Any:
-        for part in (self._held, self._ready, self._pending):
-            if part:
-                entry = part.popleft()
-                self._forget_queued(entry)
-                return entry.job
-        raise queue.Empty
+        entry = self._line.pop()
+        if entry is None:
+            raise queue.Empty
+        return entry.job
 
     def _without_guard(self, error: Exception) -> Entry | None:
         """After a failure of our own: the next job goes to the stock executor, and to its own check."""
         self._report_broken(error)
-        for part in (self._ready, self._held, self._pending):
-            for entry in [entry for entry in part if entry.out_in_loop != self._loop][:1]:
-                part.remove(entry)
+        now = self._clock()
+        for entry in [*self._line.ready, *self._line.held, *self._line.waiting]:
+            if self._is_due(entry, now):
+                self._line.remove(entry)
                 return entry.to_stock_check()
         return None
 

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from airflow_steadfast.launch_guard.launch import Launch
+    from airflow_steadfast.launch_guard.launch import Launch, LaunchId
     from airflow_steadfast.launch_guard.snapshot import Row
 
 DropReason = Literal[
-    "task_instance_missing", "try_superseded", "state_changed", "owner_changed", "superseded", "other"
+    "task_instance_missing",
+    "try_superseded",
+    "state_changed",
+    "owner_changed",
+    "superseded",
+    "token_expired",
+    "other",
 ]
 QUEUED = "queued"
 
@@ -44,3 +50,14 @@ def judge(launch: Launch, row: Row | None, job_id: int) -> Verdict:
     if row.queued_by_job_id != job_id:
         return Verdict("owner_changed", row)
     return Verdict(None, row)
+
+
+def order_replaced(launch_id: LaunchId | None, row: Row | None) -> bool:
+    """Whether a launch that was tried before belongs to an order that its scheduler has replaced.
+
+    Its identity was fixed by the first try to create its pod; by now the task instance was taken out of
+    the queue and queued again, for which the scheduler hands over a workload of its own.
+    """
+    if launch_id is None or row is None or launch_id.queued_dttm is None or row.queued_dttm is None:
+        return False
+    return launch_id.queued_dttm != row.queued_dttm

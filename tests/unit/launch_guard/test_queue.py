@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 from typing import NamedTuple
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -12,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from airflow_steadfast import signals
-from airflow_steadfast.launch_guard import entry
+from airflow_steadfast.launch_guard import entry, held
 from airflow_steadfast.launch_guard.check import BATCH, CheckFailedError
 from airflow_steadfast.launch_guard.launch import Launch
 from airflow_steadfast.launch_guard.queue import GuardedQueue
@@ -88,6 +90,7 @@ def plain_launches(monkeypatch):
 
     monkeypatch.setattr(entry, "launch_of", launch_of)
     monkeypatch.setattr(signals, "_TOTALS", signals.Totals())
+    held.forget_all()
 
 
 def total(name, **labels):
@@ -190,9 +193,13 @@ def test_a_later_requeue_of_the_same_job_is_a_new_launch():
     world = World()
     (job,) = world.put("a")
     world.loop()
+    launched = world.queue.launches.of_job("a", job)
+    launched.created = True
+    first = launched.assign_launch_id()
     world.queue.begin_loop()
     world.queue.put(job)
     assert world.loop() == ["a"]
+    assert launched.assign_launch_id() == dataclasses.replace(first, requeue=1, nonce=ANY)
     assert total("launches_decided_total") == 2
 
 
