@@ -15,6 +15,8 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_steadfast.launch_guard.cut_off import CutOff
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
@@ -23,6 +25,8 @@ MAX_IDS = 1_000
 """Most ids of one SELECT; PostgreSQL's planner still looks each of them up in the primary key."""
 
 _LIBPQ_SHORTEST_CONNECT_TIMEOUT = 2
+_GRACE = 0.25
+"""Seconds that the server has to say itself that the time is over, before its connection is cut."""
 
 
 class SnapshotError(Exception):
@@ -47,13 +51,15 @@ class Snapshot:
     """Reads rows of ``task_instance``; one connection, opened at the first read and kept.
 
     ``timeout`` bounds a read in seconds: connecting (2 s at least, libpq's shortest), the statement
-    (by the server, ``SET LOCAL`` so that it survives a transaction-pooling pgbouncer), and a peer that
-    no longer acknowledges. The bounds hold on PostgreSQL; other databases have their own defaults.
+    (by the server, ``SET LOCAL`` so that it survives a transaction-pooling pgbouncer), a peer that no
+    longer acknowledges, and one that acknowledges and stays silent (its connection is cut from here).
+    The bounds hold on PostgreSQL; elsewhere only the last one, where the driver has a socket to cut.
     """
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._engine: Any = None
+        self._bound: CutOff | None = None
 
     def read(self, ids: Sequence[str]) -> dict[str, Row]:
         """Return the rows of at most 1,000 ids by id; a missing row is a missing key.
@@ -70,12 +76,12 @@ class Snapshot:
             raise SnapshotError("internal_error", f"{type(error).__name__}: {error}") from error
         deadline = time.monotonic() + self._timeout
         try:
-            return _read(engine, statement, deadline)
+            return self._read(engine, statement, deadline)
         except Exception as error:
             if not getattr(error, "connection_invalidated", False) or time.monotonic() >= deadline:
                 raise _as_snapshot_error(error) from error
         try:
-            return _read(engine, statement, deadline)
+            return self._read(engine, statement, deadline)
         except Exception as error:
             raise _as_snapshot_error(error) from error
 
@@ -90,19 +96,28 @@ class Snapshot:
 
     def _get_engine(self) -> Any:
         if self._engine is None:
+            from sqlalchemy import event
+
             self._engine = _create_engine(self._timeout)
+            # ahead of the dialect's own listener, which asks the server about itself
+            event.listen(self._engine, "connect", self._watch, insert=True)
             _forget_in_children(self._engine)
         return self._engine
 
+    def _watch(self, dbapi_connection: Any, _record: Any) -> None:
+        if self._bound is not None:
+            self._bound.watch(dbapi_connection)
 
-def _read(engine: Any, statement: Any, deadline: float) -> dict[str, Row]:
-    from sqlalchemy import text
+    def _read(self, engine: Any, statement: Any, deadline: float) -> dict[str, Row]:
+        from sqlalchemy import text
 
-    with engine.connect() as connection:
-        if connection.dialect.name == "postgresql":
-            left = max(1, math.ceil((deadline - time.monotonic()) * 1000))
-            connection.execute(text(f"SET LOCAL statement_timeout = {left:d}"))
-        return dict(_rows(connection.execute(statement)))
+        bound = self._bound = CutOff(max(0.0, deadline - time.monotonic()) + _GRACE)
+        with bound, engine.connect() as connection:
+            bound.watch(connection.connection.dbapi_connection)
+            if connection.dialect.name == "postgresql":
+                left = max(1, math.ceil((deadline - time.monotonic()) * 1000))
+                connection.execute(text(f"SET LOCAL statement_timeout = {left:d}"))
+            return dict(_rows(connection.execute(statement)))
 
 
 def query(ids: Iterable[str]) -> Any:
