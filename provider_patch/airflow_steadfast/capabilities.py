@@ -96,8 +96,6 @@ def launch_guard(executor: type[Any], found: Versions, *, allow_untested: bool) 
     reason = reason or missing_seam(executor, EXECUTOR_SEAMS)
     if not reason and not _uses_task_queue(executor):
         reason = f"{executor.__name__} does not take its jobs from task_queue"
-    if not reason and not has_workloads():
-        reason = "this Airflow has no task workloads to compare (Airflow 2)"
     return Support(active=not reason, reason=reason)
 
 
@@ -122,15 +120,6 @@ def missing_seam(cls: type[Any], seams: Mapping[str, tuple[str, ...]]) -> str:
         if lost:
             return f"{cls.__name__}.{name} has no parameter {lost[0]}"
     return ""
-
-
-def has_workloads() -> bool:
-    """Whether the executor gets task workloads (Airflow 3) instead of command lines (Airflow 2)."""
-    try:
-        from airflow.executors.workloads import ExecuteTask  # noqa: F401 - its presence is the answer
-    except Exception:
-        return False
-    return True
 
 
 def has_task_state_store(found: Versions) -> bool:

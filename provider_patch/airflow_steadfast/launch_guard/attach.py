@@ -12,6 +12,7 @@ from airflow_steadfast import capabilities, settings, signals
 from airflow_steadfast.launch_guard import drop, worker_pod
 from airflow_steadfast.launch_guard.check import LaunchCheck
 from airflow_steadfast.launch_guard.queue import GuardedQueue
+from airflow_steadfast.launch_guard.renewal import TokenRenewal
 from airflow_steadfast.launch_guard.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Guard:
             max_hold=chosen.guard_max_hold,
             recheck_age=chosen.guard_recheck_age,
             observe=observe,
+            renewal=TokenRenewal(executor),
         )
 
     def vouches_for(self, job: Any) -> bool:

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_steadfast import signals
-from airflow_steadfast.launch_guard.snapshot import MAX_IDS, Row, SnapshotError
+from airflow_steadfast.launch_guard.snapshot import MAX_IDS, SnapshotError
 from airflow_steadfast.launch_guard.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from airflow_steadfast.launch_guard.launch import Launch
+    from airflow_steadfast.launch_guard.rows import Row
 
 BATCH = MAX_IDS
 
@@ -21,8 +22,8 @@ BATCH = MAX_IDS
 class RowSource(Protocol):
     """What answers a check: the metadata database, or a table in a test."""
 
-    def read(self, ids: Sequence[str]) -> dict[str, Row]:
-        """Return rows by id; raises ``SnapshotError``."""
+    def read(self, keys: Sequence[Any]) -> dict[Any, Row]:
+        """Return rows by row key; raises ``SnapshotError``."""
 
 
 class CheckFailedError(Exception):
@@ -51,8 +52,8 @@ class LaunchCheck:
         totals = signals.totals()
         started = self._clock()
         try:
-            rows = self._rows.read(list({launch.ti_id: None for launch in launches}))
-            return [judge(launch, rows.get(launch.ti_id), self._job_id) for launch in launches]
+            rows = self._rows.read(list({launch.row_key: None for launch in launches}))
+            return [judge(launch, rows.get(launch.row_key), self._job_id) for launch in launches]
         except Exception as error:
             reason = error.reason if isinstance(error, SnapshotError) else "internal_error"
             totals.increment("steadfast_launch_check_errors_total", len(launches), reason=reason)

@@ -15,7 +15,7 @@ from airflow_steadfast.launch_guard.workload import NotComparableError, launch_o
 
 if TYPE_CHECKING:
     from airflow_steadfast.launch_guard.launch import Launch, PodRef
-    from airflow_steadfast.launch_guard.snapshot import Row
+    from airflow_steadfast.launch_guard.rows import Row
     from airflow_steadfast.launch_guard.verdict import Verdict
 
 log = logging.getLogger("airflow_steadfast.launch_guard")

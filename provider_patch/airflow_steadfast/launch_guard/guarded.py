@@ -14,6 +14,7 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import Kube
 
 from airflow_steadfast import signals
 from airflow_steadfast.launch_guard.attach import Guard, attach
+from airflow_steadfast.launch_guard.workload import ti_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
         """Revoke as the stock executor does, after the task instance's queued jobs have left the queue."""
         guard = self._steadfast_guard
         if guard is not None and not guard.observe:
-            _quietly(lambda: guard.queue.purge(str(ti.id)))
+            _quietly(lambda: guard.queue.purge(ti_id_of(ti)))
         super().revoke_task(ti=ti)
 
     def end(self) -> None:

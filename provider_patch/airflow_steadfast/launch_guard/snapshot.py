@@ -2,8 +2,7 @@
 """What the metadata database says about a batch of task instances, in one SELECT.
 
 It has an engine of its own: the scheduler may hold an open transaction while its executor works, and
-nothing here may commit, close or wait for that session. The primary key is compared as its own type,
-the parameter is coerced and never the column, so each look-up is one of the primary-key index.
+nothing here may commit, close or wait for that session.
 """
 
 from __future__ import annotations
@@ -12,14 +11,15 @@ import math
 import os
 import time
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_steadfast.launch_guard.cut_off import CutOff
+from airflow_steadfast.launch_guard.rows import by_key, query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
+    from collections.abc import Sequence
+
+    from airflow_steadfast.launch_guard.rows import Row
 
 MAX_IDS = 1_000
 """Most ids of one SELECT; PostgreSQL's planner still looks each of them up in the primary key."""
@@ -37,16 +37,6 @@ class SnapshotError(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True)
-class Row:
-    """A task instance as the check needs it; ``state`` is None for one without a state."""
-
-    state: str | None
-    try_number: int
-    queued_by_job_id: int | None
-    queued_dttm: datetime | None
-
-
 class Snapshot:
     """Reads rows of ``task_instance``; one connection, opened at the first read and kept.
 
@@ -61,17 +51,17 @@ class Snapshot:
         self._engine: Any = None
         self._bound: CutOff | None = None
 
-    def read(self, ids: Sequence[str]) -> dict[str, Row]:
-        """Return the rows of at most 1,000 ids by id; a missing row is a missing key.
+    def read(self, keys: Sequence[Any]) -> dict[Any, Row]:
+        """Return the rows of at most 1,000 row keys by key; a missing row is a missing key.
 
         Raises ``SnapshotError``. A connection that was closed under it is opened again at once, once,
         while the time lasts.
         """
-        if len(ids) > MAX_IDS:
-            raise ValueError(f"at most {MAX_IDS} ids per read, got {len(ids)}")
+        if len(keys) > MAX_IDS:
+            raise ValueError(f"at most {MAX_IDS} keys per read, got {len(keys)}")
         try:
             # before the clock starts: the first one imports Airflow's models
-            statement, engine = query(ids), self._get_engine()
+            statement, engine = query(keys), self._get_engine()
         except Exception as error:
             raise SnapshotError("internal_error", f"{type(error).__name__}: {error}") from error
         deadline = time.monotonic() + self._timeout
@@ -108,7 +98,7 @@ class Snapshot:
         if self._bound is not None:
             self._bound.watch(dbapi_connection)
 
-    def _read(self, engine: Any, statement: Any, deadline: float) -> dict[str, Row]:
+    def _read(self, engine: Any, statement: Any, deadline: float) -> dict[Any, Row]:
         from sqlalchemy import text
 
         bound = self._bound = CutOff(max(0.0, deadline - time.monotonic()) + _GRACE)
@@ -117,35 +107,7 @@ class Snapshot:
             if connection.dialect.name == "postgresql":
                 left = max(1, math.ceil((deadline - time.monotonic()) * 1000))
                 connection.execute(text(f"SET LOCAL statement_timeout = {left:d}"))
-            return dict(_rows(connection.execute(statement)))
-
-
-def query(ids: Iterable[str]) -> Any:
-    """The SELECT for these ids, as a SQLAlchemy statement."""
-    from airflow.models.taskinstance import TaskInstance
-    from sqlalchemy import select
-
-    try:
-        python_type = TaskInstance.id.type.python_type
-    except NotImplementedError:
-        python_type = str
-    statement = select(
-        TaskInstance.id,
-        TaskInstance.state,
-        TaskInstance.try_number,
-        TaskInstance.queued_by_job_id,
-        TaskInstance.queued_dttm,
-    ).where(TaskInstance.id.in_([python_type(ti_id) for ti_id in ids]))
-    if hasattr(TaskInstance, "working_set"):
-        # From Airflow 3.4 on, rows of past tries stay in the table.
-        statement = statement.where(TaskInstance.working_set.is_(True))
-    return statement
-
-
-def _rows(result: Any) -> Iterator[tuple[str, Row]]:
-    for ti_id, state, try_number, job_id, queued_dttm in result:
-        plain = None if state is None else str(getattr(state, "value", state))
-        yield str(ti_id), Row(plain, int(try_number), job_id, queued_dttm)
+            return dict(by_key(connection.execute(statement)))
 
 
 def _create_engine(timeout: float) -> Any:

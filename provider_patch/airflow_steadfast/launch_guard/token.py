@@ -71,3 +71,15 @@ def moment(value: Any) -> float | None:
     except OverflowError:
         return None
     return number if math.isfinite(number) else None
+
+
+def expires_at(token: Any) -> float | None:
+    """Return when a token expires, in seconds since the epoch; None where it does not say."""
+    return moment(claims(token).get("exp"))
+
+
+def lifetime(token: Any) -> float | None:
+    """Return for how many seconds a token was issued; None where it does not say."""
+    found = claims(token)
+    issued, expires = moment(found.get("iat")), moment(found.get("exp"))
+    return None if issued is None or expires is None else expires - issued

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from airflow_steadfast.launch_guard.launch import Launch, LaunchId
-    from airflow_steadfast.launch_guard.snapshot import Row
+    from airflow_steadfast.launch_guard.rows import Row
 
 DropReason = Literal[
     "task_instance_missing",

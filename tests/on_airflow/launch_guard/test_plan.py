@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.dialects import postgresql
 
-from airflow_steadfast.launch_guard.snapshot import MAX_IDS, Snapshot, query
+from airflow_steadfast.launch_guard.rows import query
+from airflow_steadfast.launch_guard.snapshot import MAX_IDS, Snapshot
 
 pytestmark = [pytest.mark.airflow, pytest.mark.postgres, pytest.mark.postgres_plan]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_steadfast.launch_guard.launch import Launch
-from airflow_steadfast.launch_guard.snapshot import Row
+from airflow_steadfast.launch_guard.rows import Row
 from airflow_steadfast.launch_guard.verdict import judge
 
 LAUNCH = Launch("a", 2, key=None)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SELECT of the check, and a row of ``task_instance`` as the check needs it.
+
+A task instance is looked up by its primary key: from Airflow 3 on its id, before that its Dag, task, run
+and map index. Parameters are coerced to the column's own type and the column never is, so that each
+look-up is one of the primary-key index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+
+@dataclass(frozen=True)
+class Row:
+    """A task instance as the check needs it; ``state`` is None for one without a state."""
+
+    state: str | None
+    try_number: int
+    queued_by_job_id: int | None
+    queued_dttm: datetime | None
+
+
+def query(keys: Iterable[Any]) -> Any:
+    """Return the SELECT for these row keys (``Launch.row_key``), as a SQLAlchemy statement.
+
+    A key that is none of this Airflow's kind matches no row.
+    """
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy import select, tuple_
+
+    primary_key = _primary_key(TaskInstance)
+    if len(primary_key) == 1:
+        values = [_coerced(primary_key[0], key) for key in keys]
+        found = primary_key[0].in_([value for value in values if value is not None])
+    else:
+        found = tuple_(*primary_key).in_([key for key in keys if isinstance(key, tuple)])
+    statement = select(
+        *primary_key,
+        TaskInstance.state,
+        TaskInstance.try_number,
+        TaskInstance.queued_by_job_id,
+        TaskInstance.queued_dttm,
+    ).where(found)
+    if hasattr(TaskInstance, "working_set"):
+        # From Airflow 3.4 on, rows of past tries stay in the table.
+        statement = statement.where(TaskInstance.working_set.is_(True))
+    return statement
+
+
+def by_key(result: Iterable[Any]) -> Iterator[tuple[Any, Row]]:
+    """Yield the row key and the row of each line of the SELECT's result."""
+    for *primary_key, state, try_number, job_id, queued_dttm in result:
+        key = str(primary_key[0]) if len(primary_key) == 1 else tuple(primary_key)
+        plain = None if state is None else str(getattr(state, "value", state))
+        yield key, Row(plain, int(try_number), job_id, queued_dttm)
+
+
+def is_comparable(row_key: Any) -> bool:
+    """Whether a row can have this key: a malformed id has no value in a column of UUIDs.
+
+    Such ids were made by a faulty migration of MySQL databases to Airflow 3.0.
+    """
+    from airflow.models.taskinstance import TaskInstance
+
+    primary_key = _primary_key(TaskInstance)
+    if len(primary_key) > 1 or isinstance(row_key, tuple):
+        return isinstance(row_key, tuple) and len(row_key) == len(primary_key)
+    return _coerced(primary_key[0], row_key) is not None
+
+
+def _primary_key(model: Any) -> tuple[Any, ...]:
+    if hasattr(model, "id"):
+        return (model.id,)
+    return model.dag_id, model.task_id, model.run_id, model.map_index
+
+
+def _coerced(column: Any, text: Any) -> Any:
+    """Return an id as the column's own type; None for one that is none."""
+    try:
+        python_type = column.type.python_type
+    except NotImplementedError:
+        python_type = str
+    try:
+        return python_type(text)
+    except (ValueError, TypeError, AttributeError):
+        return None
