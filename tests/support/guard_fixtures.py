@@ -15,7 +15,7 @@ from tests.support import airflow_database
 from tests.support.postgres import PostgresServer, postgres_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="steadfast-airflow-"))
 os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
@@ -54,3 +54,24 @@ def tasks(database: str) -> Any:
     from tests.support.queued_tasks import QueuedTasks
 
     return QueuedTasks()
+
+
+@pytest.fixture
+def start_executor(database: str) -> Iterator[Callable[..., Any]]:
+    """Start a guarded executor (``stock=True``: the provider's own); ended after the test."""
+    from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor
+
+    from airflow_steadfast.launch_guard.executor import GuardedKubernetesExecutor
+    from tests.support import kube_side
+
+    started = []
+
+    def start(*, stock: bool = False, job_id: int | str | None = 1, batch: int = 16) -> Any:
+        executor = (KubernetesExecutor if stock else GuardedKubernetesExecutor)(parallelism=1_000)
+        kube_side.start(executor, job_id, batch)
+        started.append(executor)
+        return executor
+
+    yield start
+    for executor in started:
+        executor.end()

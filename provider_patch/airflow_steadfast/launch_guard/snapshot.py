@@ -43,7 +43,8 @@ class Snapshot:
     ``timeout`` bounds a read in seconds: connecting (2 s at least, libpq's shortest), the statement
     (by the server, ``SET LOCAL`` so that it survives a transaction-pooling pgbouncer), a peer that no
     longer acknowledges, and one that acknowledges and stays silent (its connection is cut from here).
-    The bounds hold on PostgreSQL; elsewhere only the last one, where the driver has a socket to cut.
+    The bounds hold on PostgreSQL. Elsewhere only connecting (MySQL), waiting for a lock (SQLite) and, where
+    the driver has a socket to cut, silence are bounded.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -122,7 +123,12 @@ def _create_engine(timeout: float) -> Any:
     connect_args: dict[str, Any] = {}
     if conf.has_option("database", "sql_alchemy_connect_args"):
         connect_args.update(conf.getimport("database", "sql_alchemy_connect_args"))
-    if make_url(url).get_backend_name() == "postgresql":
+    backend = make_url(url).get_backend_name()
+    if backend == "sqlite":
+        connect_args["timeout"] = timeout
+    elif backend == "mysql":
+        connect_args["connect_timeout"] = math.ceil(timeout)
+    elif backend == "postgresql":
         connect_args["connect_timeout"] = max(_LIBPQ_SHORTEST_CONNECT_TIMEOUT, math.ceil(timeout))
         connect_args["tcp_user_timeout"] = math.ceil(timeout * 1000)
     engine_args = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": timeout}

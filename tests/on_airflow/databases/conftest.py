@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_steadfast.launch_guard.snapshot import Snapshot
-from tests.support.guard_fixtures import database, fresh_process_state, server, tasks
+from tests.support.guard_fixtures import database, fresh_process_state, server, start_executor, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["database", "fresh_process_state", "server", "tasks"]
+__all__ = ["database", "fresh_process_state", "server", "start_executor", "tasks"]
 
 
 @pytest.fixture

@@ -5,33 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support import kube_side
-from tests.support.guard_fixtures import database, fresh_process_state, server, tasks
+from tests.support.guard_fixtures import database, fresh_process_state, server, start_executor, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["database", "fresh_process_state", "server", "tasks"]
-
-
-@pytest.fixture
-def start_executor(database: str) -> Iterator[Callable[..., Any]]:
-    """Start a guarded executor (``stock=True``: the provider's own); ended after the test."""
-    from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor
-
-    from airflow_steadfast.launch_guard.executor import GuardedKubernetesExecutor
-
-    started = []
-
-    def start(*, stock: bool = False, job_id: int | str | None = 1, batch: int = 16) -> Any:
-        executor = (KubernetesExecutor if stock else GuardedKubernetesExecutor)(parallelism=1_000)
-        kube_side.start(executor, job_id, batch)
-        started.append(executor)
-        return executor
-
-    yield start
-    for executor in started:
-        executor.end()
+__all__ = ["database", "fresh_process_state", "server", "start_executor", "tasks"]
 
 
 @pytest.fixture
