@@ -17,35 +17,27 @@ import itertools
 import logging
 import queue
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from airflow_steadfast import signals
 from airflow_steadfast.launch_guard import held
-from airflow_steadfast.launch_guard.backoff import Backoff
-from airflow_steadfast.launch_guard.check import BATCH, CheckFailedError
+from airflow_steadfast.launch_guard.check import BATCH
 from airflow_steadfast.launch_guard.entry import Entry
 from airflow_steadfast.launch_guard.launch import LaunchBook
 from airflow_steadfast.launch_guard.line import Line
+from airflow_steadfast.launch_guard.settle import Settling
 from airflow_steadfast.launch_guard.token import NO_RENEWAL
-from airflow_steadfast.launch_guard.verdict import Verdict, order_replaced
+from airflow_steadfast.launch_guard.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Callable, Collection, Hashable, Sequence
+    from collections.abc import Callable, Collection, Hashable
 
-    from airflow_steadfast.launch_guard.launch import Launch
+    from airflow_steadfast.launch_guard.settle import Check
     from airflow_steadfast.launch_guard.token import Renewal
 
 log = logging.getLogger("airflow_steadfast.launch_guard")
 
 SUPERSEDED = Verdict("superseded")
-
-
-class Check(Protocol):
-    """Gives verdicts; raises ``CheckFailedError`` only."""
-
-    def ask(self, launches: Sequence[Launch]) -> list[Verdict]:
-        """Return one verdict per launch, in order."""
 
 
 class GuardedQueue:
@@ -67,20 +59,26 @@ class GuardedQueue:
         renewal: Renewal = NO_RENEWAL,
     ) -> None:
         self.launches = LaunchBook()
-        self._check = check
         self._on_drop = on_drop
-        self._max_hold = max_hold
         self._recheck_age = recheck_age
         self._observe = observe
         self._clock = clock
         self._renewal = renewal
-        self._backoff = Backoff(clock)
         self._line = Line()
+        self._settling = Settling(
+            check,
+            self._line,
+            self.launches,
+            self._drop,
+            renewal,
+            self.now,
+            max_hold=max_hold,
+            observe=observe,
+        )
         self._handed_out: dict[int, Entry] = {}
         self._loop = 0
         self._paused_until = 0.0
         self._draining = False
-        self._broken = False
 
     # What the stock executor calls.
 
@@ -136,7 +134,9 @@ class GuardedQueue:
 
     def end_loop(self, running: Collection[Hashable]) -> None:
         """Publish how many launches are held; ``running`` are the executor's keys."""
-        count = sum(entry.held_since is not None for entry in self._line) if self._backoff.failing else 0
+        count = (
+            sum(entry.held_since is not None for entry in self._line) if self._settling.backoff.failing else 0
+        )
         held.publish(self, count)
         self.launches.prune(
             lambda: {*running, *(entry.job.key for entry in self._line)}, len(running) + self.qsize()
@@ -209,7 +209,7 @@ class GuardedQueue:
         ready = self._line.ready
         while True:
             if ready and not asked and self._is_old(ready[0]):
-                self._ask(list(itertools.islice(ready, BATCH)), ready)
+                self._settling.ask(list(itertools.islice(ready, BATCH)), ready)
                 asked = True
             elif ready:
                 return ready.popleft()
@@ -217,7 +217,7 @@ class GuardedQueue:
                 batch = self._unasked()
                 if not batch:
                     return None
-                self._ask(batch, self._line.waiting)
+                self._settling.ask(batch, self._line.waiting)
                 asked = True
 
     def _unasked(self) -> list[Entry]:
@@ -232,85 +232,6 @@ class GuardedQueue:
 
     def _is_old(self, entry: Entry) -> bool:
         return entry.verdict_at is not None and self._clock() - entry.verdict_at > self._recheck_age
-
-    def _ask(self, batch: list[Entry], source: deque[Entry]) -> None:
-        """Move a batch from ``source`` to where its verdicts put it: ready, held or dropped."""
-        comparable = [entry for entry in batch if entry.launch is not None]
-        verdicts = self._verdicts(comparable)
-        self._line.move(batch, source)
-        for entry in batch:
-            self._settle_safely(entry, verdicts)
-
-    def _settle_safely(self, entry: Entry, verdicts: dict[int, Verdict] | None) -> None:
-        try:
-            self._settle(entry, verdicts)
-        except Exception as error:
-            self._report_broken(error)
-            self._line.ready.append(entry.to_stock_check())
-
-    def _verdicts(self, entries: list[Entry]) -> dict[int, Verdict] | None:
-        """Ask the database; None where it does not answer or is left alone for a while."""
-        if not entries:
-            return {}
-        if not self._backoff.due():
-            return None
-        try:
-            verdicts = self._check.ask([entry.launch for entry in entries if entry.launch])
-        except CheckFailedError as error:
-            self._backoff.fail(error)
-            return None
-        self._backoff.succeed()
-        return dict(zip(map(id, entries), verdicts, strict=True))
-
-    def _settle(self, entry: Entry, verdicts: dict[int, Verdict] | None) -> None:
-        if entry.launch is None:
-            self._line.ready.append(entry)
-        elif verdicts is None:
-            self._settle_unanswered(entry)
-        else:
-            self._settle_answered(entry, verdicts[id(entry)])
-
-    def _settle_answered(self, entry: Entry, verdict: Verdict) -> None:
-        entry.held_since, entry.failed_open = None, False
-        if verdict.fresh and order_replaced(entry.launch_id, verdict.row):
-            verdict = Verdict("superseded", verdict.row)
-        if verdict.fresh and self._renewal.expired(entry):
-            verdict = Verdict("token_expired", verdict.row)
-        entry.row = verdict.row
-        entry.verdict_at = self._clock()
-        if verdict.fresh or self._observe:
-            entry.observe(verdict)
-            self._line.ready.append(entry)
-        else:
-            self._renew_and_drop(entry, verdict)
-
-    def _settle_unanswered(self, entry: Entry) -> None:
-        """Hold the launch, or make it without a verdict when it has been held for long enough."""
-        now = self._clock()
-        entry.verdict_at = None
-        if entry.held_since is None and not self._observe:
-            entry.held_since = now
-        entry.failed_open = entry.held_since is not None and now - entry.held_since >= self._max_hold
-        if entry.failed_open and self._renewal.expired(entry):
-            self._renew_and_drop(entry, Verdict("token_expired"))
-        else:
-            (self._line.ready if entry.failed_open or self._observe else self._line.held).append(entry)
-
-    def _renew_and_drop(self, entry: Entry, verdict: Verdict) -> None:
-        """Drop an entry; one whose token has expired leaves a copy with a new token in its place."""
-        job = self._renewal.renew(entry) if verdict.reason == "token_expired" else None
-        if job is not None:
-            copy = entry.renewed(job)
-            copy.verdict_at, copy.failed_open, copy.held_since = (
-                entry.verdict_at,
-                entry.failed_open,
-                entry.held_since,
-            )
-            self.launches.begin(job.key, copy)
-            self._line.join(copy)
-            self._line.waiting.pop()
-            self._line.ready.append(copy)
-        self._drop(entry, verdict)
 
     def _hand_out(self, entry: Entry) -> None:
         self._line.left(entry)
@@ -341,16 +262,10 @@ class GuardedQueue:
 
     def _without_guard(self, error: Exception) -> Entry | None:
         """After a failure of our own: the next job goes to the stock executor, and to its own check."""
-        self._report_broken(error)
+        self._settling.report_broken(error)
         now = self._clock()
         for entry in [*self._line.ready, *self._line.held, *self._line.waiting]:
             if self._is_due(entry, now):
                 self._line.remove(entry)
                 return entry.to_stock_check()
         return None
-
-    def _report_broken(self, error: Exception) -> None:
-        if not self._broken:
-            self._broken = True
-            log.error("The launch guard failed: launches are left to the stock check", exc_info=error)
-        signals.totals().increment("steadfast_launch_check_errors_total", reason="internal_error")

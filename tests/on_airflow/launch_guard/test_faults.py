@@ -40,9 +40,7 @@ def clock(monkeypatch):
 
 
 def on_clock(executor, clock):
-    guarded = executor._steadfast_guard.queue
-    guarded._clock = clock
-    guarded._backoff._clock = clock
+    executor._steadfast_guard.queue._clock = clock
     return executor
 
 
@@ -201,7 +199,7 @@ def test_a_failure_of_the_guard_itself_leaves_the_stock_check(tasks, start_execu
     def broken(*_):
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(executor._steadfast_guard.queue, "_verdicts", broken)
+    monkeypatch.setattr(executor._steadfast_guard.queue._settling, "_verdicts", broken)
     executor.sync()
     executor.sync()
     assert executor.kube_scheduler.launched_ids == ids[1:3]

@@ -137,7 +137,7 @@ def test_an_airflow_without_workloads_is_launched_unchecked(tasks, start_executo
 def test_a_hold_longer_than_the_queue_timeout_is_reported(start_executor, monkeypatch, caplog):
     monkeypatch.setenv("AIRFLOW__STEADFAST__GUARD_MAX_HOLD", "700")
     executor = start_executor()
-    assert executor.task_queue._max_hold == 60
+    assert executor.task_queue._settling.max_hold == 60
     (line,) = [record.getMessage() for record in caplog.records if "guard_max_hold" in record.getMessage()]
     assert "task_queued_timeout" in line
     assert total("settings_errors_total") == 1
