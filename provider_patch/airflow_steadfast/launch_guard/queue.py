@@ -160,6 +160,10 @@ class GuardedQueue:
         if not entry.queued:
             self._join(entry)
 
+    def take_out(self, entry: Entry) -> None:
+        """Take an entry out of the line without a drop: its pod turned out to be there. Idempotent."""
+        self._line.remove(entry)
+
     def pause_until(self, moment: float) -> None:
         """Hand nothing out before ``moment`` (queue's clock), as a server asked; the latest moment holds."""
         self._paused_until = max(self._paused_until, moment)
