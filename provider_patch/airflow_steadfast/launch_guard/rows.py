@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
 
@@ -32,7 +32,22 @@ def query(keys: Iterable[Any]) -> Any:
     A key that is none of this Airflow's kind matches no row.
     """
     from airflow.models.taskinstance import TaskInstance
-    from sqlalchemy import select, tuple_
+    from sqlalchemy import select
+
+    primary_key, found = by_primary_key(keys)
+    return select(
+        *primary_key,
+        TaskInstance.state,
+        TaskInstance.try_number,
+        TaskInstance.queued_by_job_id,
+        TaskInstance.queued_dttm,
+    ).where(found)
+
+
+def by_primary_key(keys: Iterable[Any]) -> tuple[tuple[Any, ...], Any]:
+    """Return the columns of the primary key, and the condition that a row has one of these row keys."""
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy import and_, tuple_
 
     primary_key = _primary_key(TaskInstance)
     if len(primary_key) == 1:
@@ -40,28 +55,25 @@ def query(keys: Iterable[Any]) -> Any:
         found = primary_key[0].in_([value for value in values if value is not None])
     else:
         found = tuple_(*primary_key).in_([key for key in keys if isinstance(key, tuple)])
-    statement = select(
-        *primary_key,
-        TaskInstance.state,
-        TaskInstance.try_number,
-        TaskInstance.queued_by_job_id,
-        TaskInstance.queued_dttm,
-    ).where(found)
     if hasattr(TaskInstance, "working_set"):
         # From Airflow 3.4 on, rows of past tries stay in the table.
-        statement = statement.where(TaskInstance.working_set.is_(True))
-    return statement
+        found = and_(found, TaskInstance.working_set.is_(True))
+    return primary_key, found
+
+
+def row_key(primary_key: Sequence[Any]) -> Any:
+    """Return the row key of a primary key as the database gives it."""
+    return str(primary_key[0]) if len(primary_key) == 1 else tuple(primary_key)
 
 
 def by_key(result: Iterable[Any]) -> Iterator[tuple[Any, Row]]:
     """Yield the row key and the row of each line of the SELECT's result."""
     for *primary_key, state, try_number, job_id, queued_dttm in result:
-        key = str(primary_key[0]) if len(primary_key) == 1 else tuple(primary_key)
         plain = None if state is None else str(getattr(state, "value", state))
-        yield key, Row(plain, int(try_number), job_id, queued_dttm)
+        yield row_key(primary_key), Row(plain, int(try_number), job_id, queued_dttm)
 
 
-def is_comparable(row_key: Any) -> bool:
+def is_comparable(key: Any) -> bool:
     """Whether a row can have this key: a malformed id has no value in a column of UUIDs.
 
     Such ids were made by a faulty migration of MySQL databases to Airflow 3.0.
@@ -69,9 +81,9 @@ def is_comparable(row_key: Any) -> bool:
     from airflow.models.taskinstance import TaskInstance
 
     primary_key = _primary_key(TaskInstance)
-    if len(primary_key) > 1 or isinstance(row_key, tuple):
-        return isinstance(row_key, tuple) and len(row_key) == len(primary_key)
-    return _coerced(primary_key[0], row_key) is not None
+    if len(primary_key) > 1 or isinstance(key, tuple):
+        return isinstance(key, tuple) and len(key) == len(primary_key)
+    return _coerced(primary_key[0], key) is not None
 
 
 def _primary_key(model: Any) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from airflow_steadfast.launch_guard.cut_off import CutOff
 from airflow_steadfast.launch_guard.rows import by_key, query
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from airflow_steadfast.launch_guard.rows import Row
 
@@ -60,19 +60,23 @@ class Snapshot:
         """
         if len(keys) > MAX_IDS:
             raise ValueError(f"at most {MAX_IDS} keys per read, got {len(keys)}")
+        return dict(by_key(self.select(lambda: query(keys))))
+
+    def select(self, statement: Callable[[], Any]) -> list[Any]:
+        """Return the rows of a SELECT, which ``statement`` makes; bounds and errors as in ``read``."""
         try:
             # before the clock starts: the first one imports Airflow's models
-            statement, engine = query(keys), self._get_engine()
+            made, engine = statement(), self._get_engine()
         except Exception as error:
             raise SnapshotError("internal_error", f"{type(error).__name__}: {error}") from error
         deadline = time.monotonic() + self._timeout
         try:
-            return self._read(engine, statement, deadline)
+            return self._select(engine, made, deadline)
         except Exception as error:
             if not getattr(error, "connection_invalidated", False) or time.monotonic() >= deadline:
                 raise _as_snapshot_error(error) from error
         try:
-            return self._read(engine, statement, deadline)
+            return self._select(engine, made, deadline)
         except Exception as error:
             raise _as_snapshot_error(error) from error
 
@@ -99,7 +103,7 @@ class Snapshot:
         if self._bound is not None:
             self._bound.watch(dbapi_connection)
 
-    def _read(self, engine: Any, statement: Any, deadline: float) -> dict[Any, Row]:
+    def _select(self, engine: Any, statement: Any, deadline: float) -> list[Any]:
         from sqlalchemy import text
 
         bound = self._bound = CutOff(max(0.0, deadline - time.monotonic()) + _GRACE)
@@ -108,7 +112,7 @@ class Snapshot:
             if connection.dialect.name == "postgresql":
                 left = max(1, math.ceil((deadline - time.monotonic()) * 1000))
                 connection.execute(text(f"SET LOCAL statement_timeout = {left:d}"))
-            return dict(by_key(connection.execute(statement)))
+            return list(connection.execute(statement))
 
 
 def _create_engine(timeout: float) -> Any:
