@@ -71,6 +71,10 @@ test-airflow: env ## Real Airflow 3.3.2 and real PostgreSQL, no cluster (PART=ou
 test-apiserver: env ## A real kube-apiserver with etcd, no nodes
 	$(PYTEST) tests/apiserver
 
+.PHONY: soak
+soak: env ## Two schedulers under random faults, upstream beside ours, and a database outage; writes docs/soak.md (40 min)
+	$(RUN)/python -m tests.soak
+
 .PHONY: test-chart
 test-chart: env ## helm lint, helm-unittest, and the chart's pytest suite
 	$(PYTEST) tests/chart

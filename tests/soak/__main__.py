@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HA soak: ``python -m tests.soak``.
+
+    python -m tests.soak                       both implementations, both scenarios, then docs/soak.md
+    python -m tests.soak run --impl steadfast  one soak (--scenario outage, --tasks 2000, --seed 1)
+    python -m tests.soak report                write docs/soak.md from the results so far
+
+A result is kept in .build/soak/results and not made again; FRESH=1 does. Exit code 1 if ours deviates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.soak import plan, report, soak
+from tests.support.environment import BUILD, ROOT
+
+RESULTS = BUILD / "soak" / "results"
+SEED, TASKS, SECONDS = 1, 2_000, 420.0
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(dest="command")
+    one = commands.add_parser("run")
+    one.add_argument("--impl", choices=plan.IMPLS, required=True)
+    one.add_argument("--scenario", choices=("soak", "outage"), default="soak")
+    one.add_argument("--tasks", type=int, default=TASKS, help="task instances, in steps of 100")
+    one.add_argument("--seed", type=int, default=None, help="of the faults and the pods; random if not given")
+    one.add_argument("--seconds", type=float, default=SECONDS, help="how long faults go on")
+    one.add_argument("--folder", type=Path, default=None, help="an empty folder for every log")
+    commands.add_parser("report")
+    given = parser.parse_args(arguments)
+    if given.command == "run":
+        return _run(given)
+    if given.command == "report":
+        return _report()
+    return _all()
+
+
+def _run(given: argparse.Namespace) -> int:
+    seed = given.seed if given.seed is not None else random.SystemRandom().randrange(10_000)
+    made = (
+        plan.soak(given.impl, seed, given.tasks, given.seconds)
+        if given.scenario == "soak"
+        else plan.outage(given.impl, seed, given.tasks)
+    )
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="steadfast-soak-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    result = soak.run(made, folder)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    result["made_at"] = int(time.time())
+    _place(made).write_text(json.dumps(result, indent=1), encoding="utf-8")
+    print(json.dumps(result["outcome"], indent=1))
+    for deviation in result["outcome"]["deviations"]:
+        print(f"deviation: {deviation}")
+    return 1 if made.impl == "steadfast" and result["outcome"]["deviations"] else 0
+
+
+def _place(made: plan.Plan) -> Path:
+    return RESULTS / f"{made.scenario}-{made.impl}-{made.seed}-{made.task_instances}.json"
+
+
+def _all() -> int:
+    """Run what is missing, each in a process of its own: Airflow reads its configuration once."""
+    failed = 0
+    for scenario, tasks in (("soak", TASKS), ("outage", 300)):
+        for impl in reversed(plan.IMPLS):
+            place = RESULTS / f"{scenario}-{impl}-{SEED}-{tasks}.json"
+            if place.exists() and not os.environ.get("FRESH"):
+                print(f"{place.name}: kept (FRESH=1 makes it again)")
+            else:
+                command = [sys.executable, "-m", "tests.soak", "run", "--impl", impl, "--scenario", scenario]
+                command += ["--tasks", str(tasks), "--seed", str(SEED)]
+                subprocess.run(command, cwd=ROOT, check=False)
+            kept = json.loads(place.read_text(encoding="utf-8")) if place.exists() else None
+            if kept is None or (impl == "steadfast" and kept["outcome"]["deviations"]):
+                failed += 1
+    _report()
+    print(f"{4 - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def _report() -> int:
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+    (ROOT / "docs" / "soak.md").write_text(report.page(results), encoding="utf-8")
+    print("wrote docs/soak.md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/soak.md from results: both implementations side by side, with what each figure bounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tests.faults.outcome import upper_bound
+from tests.soak.plan import HEALTH_THRESHOLD, PER_RUN, QUEUED_TIMEOUT
+from tests.soak.stage import PUBLISH_RETRIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Result = dict[str, Any]
+
+_HEAD = f"""\
+# Two schedulers under faults
+
+<!-- written by `python -m tests.soak report` from the results of `python -m tests.soak` -->
+
+Two `airflow scheduler` processes (Airflow 3.3.2, provider 10.25.0), Airflow's own API server for the
+workers, a PostgreSQL, and a kube-apiserver with etcd, all real. There is no kubelet: a *pod player* watches
+the worker pods, calls the Execution API with each pod's own token as its worker would, and writes the pod's
+status. Work takes no time, or a few seconds for some; some pods start late, one in a hundred after the
+queued timeout. Of {PER_RUN} task instances 76 just run, 10 fail their first try, 7 are deferred once and 7
+are sensors that are rescheduled twice.
+
+Meanwhile a scheduler is killed (SIGKILL) or frozen (SIGSTOP) for shorter or longer than its health
+threshold, PostgreSQL is stopped at once and started, and the way to the kube-apiserver loses replies, resets
+connections, answers 429, 500, 504, 403 (a real ResourceQuota) or nothing for a while. Schedulers that end
+are started again as Kubernetes would. Both implementations get the same faults, from the same seed:
+upstream is the stock `KubernetesExecutor` with `task_publish_max_retries = {PUBLISH_RETRIES}`, ours the
+guarded one with the same setting. Thresholds are short so that a soak is (health {HEALTH_THRESHOLD} s, queued
+{QUEUED_TIMEOUT} s).
+
+What was created is taken from the kube-apiserver's audit log; what a worker was told, from the pod player;
+the ends, from the database; the slots, from each scheduler's own debug dump (SIGUSR2) after half a minute of
+quiet.
+
+"""
+
+_OUTAGE = """\
+PostgreSQL is stopped for 90 s while task instances are queued and at work. Both schedulers end, are started
+again and end again until it is back.
+
+"""
+
+_WORDS = f"""\
+## The words
+
+- **doubled**: a second pod of one launch: its task instance and try had a pod that was still to start, at
+  work, or had done the work. It may have been answered by a refusal (the Execution API lets one of two run)
+  or a deletion before it started; the lines below say which.
+- **refused as stale**: the worker's first call got 404 or 409: its pod should not have been made, or was made
+  just before the task instance moved on. **expired token**: 401 or 403: the launch waited longer than its
+  token is valid ({QUEUED_TIMEOUT} s and 10 s leeway here).
+- **deleted before it started**: by its scheduler, mostly because the pod waited longer than the queued
+  timeout; the task instance is launched again.
+- **burnt tries**: tries used beyond the planned ones. Airflow's core uses one when it resets an orphan
+  of a dead scheduler, whatever the executor does.
+- The bound is the one-sided 95 % upper bound of the share (Clopper-Pearson). It takes
+  launches as independent.
+"""
+
+
+def page(results: Sequence[Result]) -> str:
+    """Return the page; a scenario or an implementation without result is left out."""
+    parts = [_HEAD]
+    for scenario, title, text in (
+        ("soak", "Random faults", ""),
+        (
+            "outage",
+            "A long database outage",
+            _OUTAGE,
+        ),
+    ):
+        of = {
+            impl: [r for r in results if r["plan"]["scenario"] == scenario and r["plan"]["impl"] == impl]
+            for impl in ("upstream", "steadfast")
+        }
+        if any(of.values()):
+            parts.append(f"## {title}\n\n{text}{_table(of)}\n")
+    parts.append(_WORDS)
+    return "".join(parts)
+
+
+def _table(of: dict[str, list[Result]]) -> str:
+    columns = [results for results in of.values() if results]
+    names = [name for name, results in of.items() if results]
+    lines = [f"| | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    for label, cell in _rows():
+        lines.append(f"| {label} | {' | '.join(cell(results) for results in columns)} |")
+    for name, results in of.items():
+        found = sorted({text for result in results for text in result["outcome"]["deviations"]})
+        lines += ["", f"{name}: " + ("; ".join(found) if found else "nothing that must not be") + "."]
+    return "\n".join(lines) + "\n"
+
+
+def _rows() -> list[tuple[str, Callable[[list[Result]], str]]]:
+    def launches(name: str) -> Callable[[list[Result]], str]:
+        return lambda results: str(sum(r["outcome"]["launches"][name] for r in results))
+
+    return [
+        ("seeds", lambda results: ", ".join(str(r["plan"]["seed"]) for r in results)),
+        ("minutes of work", lambda results: f"{sum(r['work_seconds'] for r in results) / 60:.0f}"),
+        ("faults", _faults),
+        ("ends of a scheduler that nobody killed", lambda rs: str(_of_schedulers(rs, "own_exits"))),
+        ("task instances", lambda results: str(_sum(results, "task_instances"))),
+        ("of them successful", lambda results: str(_states(results)["success"])),
+        ("of them lost (neither success nor failed)", _lost),
+        ("of them failed", lambda results: _share(_states(results)["failed"], results)),
+        ("burnt tries", lambda results: str(_sum(results, "tries_burnt"))),
+        ("worker pods", launches("pods")),
+        ("of them doubled", _doubled),
+        (
+            "of them doubled, and both worked",
+            lambda results: _share_of_pods(_fates(results)["started"], results),
+        ),
+        ("of them revoked or deleted before they started", _gone),
+        ("of them refused as stale", launches("refused_stale")),
+        ("of them with an expired token", launches("refused_token")),
+        ("of them without an answer from the Execution API", launches("unreachable")),
+        ("slots still held at the end", _slots),
+        ("stale launches dropped by the guard", _dropped),
+    ]
+
+
+def _sum(results: list[Result], name: str) -> int:
+    return sum(result["outcome"][name] for result in results)
+
+
+def _of_schedulers(results: list[Result], name: str) -> int:
+    return sum(scheduler[name] for result in results for scheduler in result["schedulers"].values())
+
+
+def _states(results: list[Result]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for result in results:
+        total.update(result["outcome"]["states"])
+    return total
+
+
+def _fates(results: list[Result]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for result in results:
+        total.update(result["outcome"]["launches"]["doubled_by_fate"])
+    return total
+
+
+def _faults(results: list[Result]) -> str:
+    total: Counter[str] = Counter()
+    for result in results:
+        total.update({kind: n for kind, n in result["faults"].items() if not kind.startswith("requests")})
+    return ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in sorted(total.items()))
+
+
+def _bounded(bad: int, of: int) -> str:
+    return f"{bad} (≤ {100 * upper_bound(bad, of):.2g} %)" if bad < of else str(bad)
+
+
+def _share(number: int, results: list[Result]) -> str:
+    return _bounded(number, _sum(results, "task_instances"))
+
+
+def _share_of_pods(number: int, results: list[Result]) -> str:
+    return _bounded(number, sum(r["outcome"]["launches"]["pods"] for r in results))
+
+
+def _lost(results: list[Result]) -> str:
+    states = _states(results)
+    return _share(sum(states.values()) - states["success"] - states["failed"], results)
+
+
+def _doubled(results: list[Result]) -> str:
+    fates = ", ".join(
+        f"{number} {name.replace('_', ' ')}" for name, number in sorted(_fates(results).items())
+    )
+    number = sum(r["outcome"]["launches"]["doubled"] for r in results)
+    return _share_of_pods(number, results) + (f": {fates}" if fates else "")
+
+
+def _gone(results: list[Result]) -> str:
+    return str(sum(r["outcome"]["launches"][name] for r in results for name in ("revoked", "deleted")))
+
+
+def _slots(results: list[Result]) -> str:
+    return ", ".join(
+        "no answer" if slots is None else str(slots)
+        for result in results
+        for slots in result["outcome"]["occupied_slots"].values()
+    )
+
+
+def _dropped(results: list[Result]) -> str:
+    total: Counter[str] = Counter()
+    for result in results:
+        for what, number in result["log_lines"].items():
+            if what.startswith("dropped: "):
+                total[what.removeprefix("dropped: ")] += number
+    return ", ".join(f"{number} {reason}" for reason, number in sorted(total.items())) or "none"

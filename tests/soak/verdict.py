@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a soak showed, and whether it is what must be: launches, doubled and stale pods, burnt tries. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tests.soak.airflow_side import Row
+    from tests.soak.audit import Pod
+
+STALE_STATUS = frozenset({404, 409, 410})
+EXPIRED_STATUS = frozenset({401, 403})
+
+
+@dataclass
+class Launches:
+    """Counts of accepted pods by what became of them.
+
+    ``doubled`` are second pods of one launch: those created while an earlier pod of the same task instance
+    and try had neither reported its end nor ended nor been deleted, or refused as stale because an earlier
+    one had done the work. ``doubled_by_fate`` says what became of the one of the two that did not work
+    ("started": both did). The fates:
+
+    - started: the Execution API let the worker run,
+    - revoked: its executor marked it as revoked before it had started, and deleted it,
+    - deleted: gone before it had started, without that mark,
+    - refused_stale: the API said that the task instance has moved on (404, 409),
+    - refused_token: the launch token had expired (401, 403),
+    - unreachable: the API did not answer the worker,
+    - unexplained: none of these.
+    """
+
+    pods: int = 0
+    started: int = 0
+    revoked: int = 0
+    deleted: int = 0
+    refused_stale: int = 0
+    refused_token: int = 0
+    unreachable: int = 0
+    unexplained: int = 0
+    doubled: int = 0
+    doubled_by_fate: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Outcome:
+    """Everything that is reported of one soak."""
+
+    task_instances: int
+    states: dict[str, int]
+    launches: Launches
+    tries_planned: int
+    tries_made: int
+    tries_burnt: int
+    occupied_slots: dict[str, int | None]
+    creates_by_status: dict[str, int]
+    deviations: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def fate(pod: Pod) -> str:
+    """Say what became of a pod: a field of ``Launches``."""
+    if pod.started_at is not None:
+        return "started"
+    if pod.refused is not None:
+        if pod.refused in STALE_STATUS:
+            return "refused_stale"
+        return "refused_token" if pod.refused in EXPIRED_STATUS else "unexplained"
+    if pod.unreachable:
+        return "unreachable"
+    if pod.deleted_at is not None:
+        return "revoked" if pod.revoked else "deleted"
+    return "unexplained"
+
+
+def doubled(pods: Sequence[Pod]) -> list[tuple[Pod, Pod]]:
+    """Return each second pod of one launch, with the earlier pod of that task instance and try."""
+    groups: dict[tuple[str, int], list[Pod]] = defaultdict(list)
+    for pod in sorted(pods, key=lambda pod: pod.created_at):
+        groups[pod.ti_id, pod.try_number].append(pod)
+    found = []
+    for group in groups.values():
+        for number, pod in enumerate(group):
+            superfluous = fate(pod) == "refused_stale"
+            for before in reversed(group[:number]):
+                alive = before.over_at is None or before.over_at > pod.created_at
+                if alive or (superfluous and before.started_at is not None):
+                    found.append((pod, before))
+                    break
+    return found
+
+
+def count(pods: Sequence[Pod]) -> Launches:
+    """Count pods by fate."""
+    fates = Counter(fate(pod) for pod in pods)
+    twice = doubled(pods)
+    by_fate = Counter(_idle_ones_fate(pod, before) for pod, before in twice)
+    return Launches(pods=len(pods), doubled=len(twice), doubled_by_fate=dict(by_fate), **dict(fates))
+
+
+def _idle_ones_fate(pod: Pod, before: Pod) -> str:
+    return fate(before) if pod.started_at is not None else fate(pod)
+
+
+def planned_tries(rows: Iterable[Row]) -> int:
+    """One try each, and a second one for those whose first try is planned to fail."""
+    return sum(2 if row.task_id == "retried" else 1 for row in rows)
+
+
+def judge(
+    rows: Sequence[Row],
+    pods: Sequence[Pod],
+    creates_by_status: dict[int, int],
+    occupied_slots: dict[str, int | None],
+) -> Outcome:
+    """Put together what a soak showed, with a sentence for each thing that must not be."""
+    states = Counter(row.state or "none" for row in rows)
+    launches = count(pods)
+    planned, made = planned_tries(rows), sum(row.try_number for row in rows)
+    return Outcome(
+        task_instances=len(rows),
+        states=dict(states),
+        launches=launches,
+        tries_planned=planned,
+        tries_made=made,
+        tries_burnt=made - planned,
+        occupied_slots=occupied_slots,
+        creates_by_status={str(code): number for code, number in sorted(creates_by_status.items())},
+        deviations=list(_deviations(rows, states, launches, pods, occupied_slots)),
+    )
+
+
+def _deviations(
+    rows: Sequence[Row],
+    states: Counter[str],
+    launches: Launches,
+    pods: Sequence[Pod],
+    occupied_slots: dict[str, int | None],
+) -> Iterable[str]:
+    for state in sorted(set(states) - {"success"}):
+        yield f"{states[state]} task instances ended as {state}"
+    succeeded = {(row.run_id, row.task_id, row.map_index) for row in rows if row.state == "success"}
+    reported = Counter(pod.task for pod in pods if pod.report == "success")
+    if never := succeeded - set(reported):
+        yield f"{len(never)} task instances are successful although no worker said so"
+    if again := [task for task, number in reported.items() if number > 1]:
+        yield f"{len(again)} task instances were worked through twice"
+    if both := launches.doubled_by_fate.get("started"):
+        yield f"{both} launches had two pods that both worked"
+    if launches.refused_token:
+        yield f"{launches.refused_token} pods had an expired launch token"
+    if launches.unexplained:
+        yield f"{launches.unexplained} pods were neither started nor refused, revoked nor deleted"
+    for name, slots in sorted(occupied_slots.items()):
+        if slots is None:
+            yield f"scheduler {name} did not say which slots it holds"
+        elif slots:
+            yield f"scheduler {name} still holds {slots} slots"
