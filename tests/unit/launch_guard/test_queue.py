@@ -3,98 +3,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import queue
-from typing import NamedTuple
-from unittest.mock import ANY
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
-from airflow_steadfast import signals
-from airflow_steadfast.launch_guard import entry, held
-from airflow_steadfast.launch_guard.check import BATCH, CheckFailedError
-from airflow_steadfast.launch_guard.launch import Launch
-from airflow_steadfast.launch_guard.queue import GuardedQueue
-from airflow_steadfast.launch_guard.verdict import Verdict
-
-
-class TaskInstanceKey(NamedTuple):
-    dag_id: str
-    task_id: str
-    run_id: str
-    try_number: int = 1
-    map_index: int = -1
-
-
-class Job(NamedTuple):
-    key: str
-    ti_id: str = ""
-
-
-class World:
-    """Clock, database and executor of a queue."""
-
-    def __init__(self, **options):
-        self.now = 0.0
-        self.stale: set[str] = set()
-        self.down = False
-        self.slow = 0.0
-        self.asked: list[int] = []
-        self.dropped: list[tuple[Job, str]] = []
-        self.queue = GuardedQueue(
-            self,
-            lambda one, verdict: self.dropped.append((one.job, verdict.reason)),
-            max_hold=options.pop("max_hold", 60),
-            recheck_age=options.pop("recheck_age", 1),
-            clock=lambda: self.now,
-            **options,
-        )
-
-    def ask(self, launches):
-        self.asked.append(len(launches))
-        self.now += self.slow
-        if self.down:
-            raise CheckFailedError("database_error", "down")
-        return [Verdict("state_changed" if one.ti_id in self.stale else None) for one in launches]
-
-    def put(self, *names):
-        jobs = [Job(name, name) for name in names]
-        for job in jobs:
-            self.queue.put(job)
-        return jobs
-
-    def loop(self, batch=1_000, wait=0.0):
-        """One scheduler loop: what was handed out, by key; ``wait`` passes between two of them."""
-        self.queue.begin_loop()
-        out = []
-        for _ in range(batch):
-            try:
-                out.append(self.queue.get_nowait())
-            except queue.Empty:
-                break
-            self.queue.task_done()
-            self.now += wait
-        self.queue.end_loop(())
-        return [job.key for job in out]
+from airflow_steadfast.launch_guard.check import BATCH
+from tests.support.guard_queue import Job, World, plain_launches, total
 
 
 @pytest.fixture(autouse=True)
-def plain_launches(monkeypatch):
-    def launch_of(job):
-        if not job.ti_id:
-            raise entry.NotComparableError("unsupported_workload")
-        return Launch(job.ti_id, 1, key=TaskInstanceKey("d", job.key, "r"))
-
-    monkeypatch.setattr(entry, "launch_of", launch_of)
-    monkeypatch.setattr(signals, "_TOTALS", signals.Totals())
-    held.forget_all()
-
-
-def total(name, **labels):
-    return signals.totals().value(f"steadfast_{name}", **labels)
+def plain(monkeypatch):
+    plain_launches(monkeypatch)
 
 
 def test_first_in_first_out_and_one_question_a_loop():
@@ -187,20 +106,6 @@ def test_a_refused_launch_waits_for_the_next_loop():
     assert world.queue.qsize() == 1
     assert world.loop() == ["a"]
     assert total("launches_decided_total") == 1
-
-
-def test_a_later_requeue_of_the_same_job_is_a_new_launch():
-    world = World()
-    (job,) = world.put("a")
-    world.loop()
-    launched = world.queue.launches.of_job("a", job)
-    launched.created = True
-    first = launched.assign_launch_id()
-    world.queue.begin_loop()
-    world.queue.put(job)
-    assert world.loop() == ["a"]
-    assert launched.assign_launch_id() == dataclasses.replace(first, requeue=1, nonce=ANY)
-    assert total("launches_decided_total") == 2
 
 
 def test_the_same_job_twice_is_launched_once():
@@ -298,50 +203,39 @@ def test_a_purge_takes_a_task_instance_out_wherever_it_waits():
     assert world.loop() == ["b"]
 
 
-OPERATIONS = st.lists(
-    st.one_of(
-        st.tuples(st.just("put"), st.integers(0, 5)),
-        st.tuples(st.just("loop"), st.integers(0, 4)),
-        st.tuples(st.just("refuse"), st.integers(0, 4)),
-        st.tuples(st.just("stale"), st.integers(0, 5)),
-        st.tuples(st.just("database"), st.booleans()),
-        st.tuples(st.just("wait"), st.integers(0, 70)),
-    ),
-    max_size=40,
-)
+def test_held_launches_of_several_queues_are_summed():
+    worlds = [World(), World()]
+    for world in worlds:
+        world.down = True
+        world.put("a", "b")
+        world.loop()
+    assert total("launches_held") == 4
+    worlds[0].queue.drain(draining=True)
+    assert total("launches_held") == 2
+    worlds[1].down = False
+    worlds[1].now += 2
+    worlds[1].loop()
+    assert total("launches_held") == 0
 
 
-@given(OPERATIONS)
-@hypothesis_settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_every_job_is_launched_dropped_or_still_there(operations):
+def test_a_launch_refused_by_an_earlier_failure_of_the_guard_is_not_lost(monkeypatch):
     world = World()
-    put, launched = [], []
-    for what, value in operations:
-        if what == "put":
-            put += world.put(str(value))
-        elif what == "stale":
-            world.stale ^= {str(value)}
-        elif what == "database":
-            world.down = value
-        elif what == "wait":
-            world.now += value
-        else:
-            world.queue.begin_loop()
-            for _ in range(value):
-                try:
-                    job = world.queue.get_nowait()
-                except queue.Empty:
-                    break
-                if what == "refuse":
-                    world.queue.put(job)
-                else:
-                    launched.append(job)
-            world.queue.end_loop(())
-    world.queue.drain(draining=True)
-    left = []
-    while world.queue.qsize():
-        left.append(world.queue.get_nowait())
-    ended = launched + left + [job for job, _ in world.dropped]
-    assert sorted(map(id, ended)) == sorted(map(id, put))
+    jobs = world.put("a", "b", "c")
+    world.queue.begin_loop()
+    monkeypatch.setattr(world.queue, "_next", lambda: 1 / 0)
+    out = [world.queue.get_nowait() for _ in jobs]
+    assert [id(job) for job in out] == [id(job) for job in jobs]
+    assert all(world.queue.entry_of(job).unguarded for job in jobs)
+    with pytest.raises(queue.Empty):
+        world.queue.get_nowait()
+    assert total("launch_check_errors_total", reason="internal_error") == 4
+
+
+def test_a_report_that_fails_does_not_keep_the_dropped_launch():
+    world = World()
+    world.queue._on_drop = lambda *_: 1 / 0
+    world.put("a", "b")
+    world.stale = {"a"}
+    assert world.loop() == ["b"]
+    assert world.queue.launches.current("a") is None
+    assert total("workloads_dropped_total", reason="state_changed") == 1
