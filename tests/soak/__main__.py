@@ -4,6 +4,7 @@
     python -m tests.soak                       both implementations, both scenarios, then docs/soak.md
     python -m tests.soak run --impl steadfast  one soak (--scenario outage, --tasks 2000, --seed 1)
     python -m tests.soak report                write docs/soak.md from the results so far
+    python -m tests.soak timeline FOLDER RUN TASK MAP_INDEX   what happened to one task instance
 
 A result is kept in .build/soak/results and not made again; FRESH=1 does. Exit code 1 if ours deviates.
 """
@@ -20,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.soak import plan, report, soak
+from tests.soak import plan, report, soak, timeline
 from tests.support.environment import BUILD, ROOT
 
 RESULTS = BUILD / "soak" / "results"
@@ -39,9 +40,17 @@ def main(arguments: list[str]) -> int:
     one.add_argument("--seconds", type=float, default=SECONDS, help="how long faults go on")
     one.add_argument("--folder", type=Path, default=None, help="an empty folder for every log")
     commands.add_parser("report")
+    look = commands.add_parser("timeline")
+    look.add_argument("folder", type=Path)
+    look.add_argument("run_id")
+    look.add_argument("task_id")
+    look.add_argument("map_index", type=int)
     given = parser.parse_args(arguments)
     if given.command == "run":
         return _run(given)
+    if given.command == "timeline":
+        print("\n".join(timeline.lines(given.folder, given.run_id, given.task_id, given.map_index)))
+        return 0
     if given.command == "report":
         return _report()
     return _all()

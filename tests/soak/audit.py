@@ -23,8 +23,8 @@ class Pod:
     """One accepted create. Times are unix seconds, None for what did not happen.
 
     ``scheduler`` is the job id of the scheduler that made it; ``launch`` its launch annotation, if it has
-    one. ``reported_at`` is when an end that the server accepted was sent, ``refused`` the status that the
-    Execution API gave to the worker's first call (or to its report).
+    one. ``reports`` is the end that its worker sent, ``report`` the one that the server said it accepted,
+    sent at ``reported_at``; ``refused`` the status that the Execution API gave to one of the two calls.
     """
 
     uid: str
@@ -37,6 +37,7 @@ class Pod:
     launch: str | None
     seen: bool = False
     started_at: float | None = None
+    reports: str | None = None
     reported_at: float | None = None
     report: str | None = None
     refused: int | None = None
@@ -131,6 +132,8 @@ def _apply_journal(pod: Pod, line: dict[str, Any]) -> None:
             pod.seen = True
         case "started":
             pod.started_at = at
+        case "reports":
+            pod.reports = line["end"]
         case "reported":
             pod.reported_at, pod.report = line["sent"], line["end"]
         case "refused":

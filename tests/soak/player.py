@@ -22,7 +22,6 @@ from tests.soak import kube
 from tests.soak.plan import Work, work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.soak.kube import Kube
@@ -147,8 +146,9 @@ class Player:
                 context = client.task_instances.start(ti["id"], 1, _utcnow())
                 self._journal.write(uid, "started")
                 self._wait(uid, planned.working)
-                sent = time.time()
-                end = report(client, ti, context)
+                end, sent = end_of(ti, context), time.time()
+                self._journal.write(uid, "reports", end=end)
+                report(client, ti["id"], end)
                 self._journal.write(uid, "reported", end=end, sent=sent)
         except TaskAlreadyRunningError:
             self._journal.write(uid, "refused", status=409, detail="already running")
@@ -184,35 +184,34 @@ def workload_of(pod: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def report(client: Any, ti: dict[str, Any], context: Any) -> str:
-    """Report the end that the task's kind asks for; returns its name."""
+def end_of(ti: dict[str, Any], context: Any) -> str:
+    """How a launch ends, by the task's kind and by what the server says of its past."""
+    if ti["task_id"] == "retried" and ti["try_number"] == 1:
+        return "retry"
+    if ti["task_id"] == "deferred" and context.next_method is None:
+        return "defer"
+    if ti["task_id"] == "rescheduled" and (context.task_reschedule_count or 0) < RESCHEDULES:
+        return "reschedule"
+    return "success"
+
+
+def report(client: Any, ti_id: str, end: str) -> None:
+    """Report an end as Airflow's supervisor does; raises what its client raises."""
     from airflow.sdk.execution_time.comms import DeferTask, RescheduleTask
     from airflow.sdk.serde import serialize
 
-    calls = client.task_instances
-    now = _utcnow()
-    ends: dict[str, Callable[[], Any]] = {
-        "success": lambda: calls.succeed(ti["id"], now, [], [], None),
-        "retry": lambda: calls.retry(ti["id"], now, None),
-        "defer": lambda: calls.defer(
-            ti["id"],
-            DeferTask(
-                classpath="soak.Trigger", trigger_kwargs=serialize({}), next_method="resume", next_kwargs={}
-            ),
-        ),
-        "reschedule": lambda: calls.reschedule(
-            ti["id"], RescheduleTask(reschedule_date=now + timedelta(seconds=1), end_date=now)
-        ),
-    }
-    end = "success"
-    if ti["task_id"] == "retried" and ti["try_number"] == 1:
-        end = "retry"
-    elif ti["task_id"] == "deferred" and context.next_method is None:
-        end = "defer"
-    elif ti["task_id"] == "rescheduled" and (context.task_reschedule_count or 0) < RESCHEDULES:
-        end = "reschedule"
-    ends[end]()
-    return end
+    calls, now = client.task_instances, _utcnow()
+    match end:
+        case "retry":
+            calls.retry(ti_id, now, None)
+        case "defer":
+            none = {"trigger_kwargs": serialize({}), "next_kwargs": {}}
+            calls.defer(ti_id, DeferTask(classpath="soak.Trigger", next_method="resume", **none))
+        case "reschedule":
+            later = now + timedelta(seconds=1)
+            calls.reschedule(ti_id, RescheduleTask(reschedule_date=later, end_date=now))
+        case _:
+            calls.succeed(ti_id, now, [], [], None)
 
 
 def _utcnow() -> datetime:

@@ -123,7 +123,11 @@ def _rows() -> list[tuple[str, Callable[[list[Result]], str]]]:
         ("of them with an expired token", launches("refused_token")),
         ("of them without an answer from the Execution API", launches("unreachable")),
         ("slots still held at the end", _slots),
-        ("stale launches dropped by the guard", _dropped),
+        ("the guard dropped", _guard("workloads_dropped_total")),
+        ("the guard adopted pods whose create had no answer", _guard("pods_adopted_total")),
+        ("the guard revoked pods after their creation", _guard("pods_revoked_total")),
+        ("the guard launched without a verdict", _guard("launches_failed_open_total")),
+        ("the guard's checks without an answer", _guard("launch_check_errors_total")),
     ]
 
 
@@ -193,10 +197,15 @@ def _slots(results: list[Result]) -> str:
     )
 
 
-def _dropped(results: list[Result]) -> str:
-    total: Counter[str] = Counter()
-    for result in results:
-        for what, number in result["log_lines"].items():
-            if what.startswith("dropped: "):
-                total[what.removeprefix("dropped: ")] += number
-    return ", ".join(f"{number} {reason}" for reason, number in sorted(total.items())) or "none"
+def _guard(prefix: str) -> Callable[[list[Result]], str]:
+    """Add up the guard's own counters of this name, told apart by their label where they have one."""
+
+    def cell(results: list[Result]) -> str:
+        total: Counter[str] = Counter()
+        for result in results:
+            for name, number in result["guard"].items():
+                if name.startswith(prefix + "{"):
+                    total[name[len(prefix) + 1 : -1].partition("=")[2]] += int(number)
+        return ", ".join(f"{number} {label}".strip() for label, number in sorted(total.items())) or "0"
+
+    return lambda results: cell(results) if results[0]["plan"]["impl"] == "steadfast" else "-"

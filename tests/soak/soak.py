@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -94,7 +95,8 @@ def _play(plan: Plan, ready: Stage, folder: Path, say: Any) -> dict[str, Any]:
             scheduler.stop(5)
         triggerer.stop()
         player.stop()
-    found, statuses = audit.pods(ready.cluster.folder / "audit.log", folder / "journal.jsonl")
+    shutil.copy(ready.cluster.folder / "audit.log", folder)
+    found, statuses = audit.pods(folder / "audit.log", folder / "journal.jsonl")
     rows = airflow_side.rows()
     outcome = verdict.judge(rows, found, statuses, slots)
     if not finished:
@@ -124,6 +126,7 @@ def _play(plan: Plan, ready: Stage, folder: Path, say: Any) -> dict[str, Any]:
         },
         "audit_log": dict(airflow_side.audit_events()),
         "log_lines": _log_lines(folder),
+        "guard": _guard_totals(folder),
     }
 
 
@@ -149,6 +152,17 @@ def _quietly(read: Any, otherwise: Any) -> Any:
     with suppress(Exception):
         return read()
     return otherwise
+
+
+def _guard_totals(folder: Path) -> dict[str, float]:
+    """The counters and gauges of both schedulers' hand-off files that are not 0, over all their restarts."""
+    totals: Counter[str] = Counter()
+    for path in folder.glob("handoff-*/scheduler.json"):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        for series in (*document["counters"], *document["gauges"]):
+            labels = ",".join(f"{key}={value}" for key, value in sorted(series["labels"].items()))
+            totals[f"{series['name'].removeprefix('steadfast_')}{{{labels}}}"] += series["value"]
+    return {name: value for name, value in sorted(totals.items()) if value}
 
 
 def _log_lines(folder: Path) -> dict[str, int]:

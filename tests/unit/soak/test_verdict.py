@@ -19,7 +19,16 @@ def pod(uid, *, at=0.0, ti="1", number=1, **more):
 
 
 def worked(uid, *, at=0.0, report="success", **more):
-    return pod(uid, at=at, started_at=at + 1, reported_at=at + 2, report=report, ended_at=at + 3, **more)
+    return pod(
+        uid,
+        at=at,
+        started_at=at + 1,
+        reported_at=at + 2,
+        reports=report,
+        report=report,
+        ended_at=at + 3,
+        **more,
+    )
 
 
 def row(ti="1", state="success", task="plain", number=1):
