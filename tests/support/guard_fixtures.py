@@ -67,7 +67,7 @@ def start_executor(database: str) -> Iterator[Callable[..., Any]]:
     started = []
 
     def start(*, stock: bool = False, job_id: int | str | None = 1, batch: int = 16) -> Any:
-        executor = (KubernetesExecutor if stock else GuardedKubernetesExecutor)(parallelism=1_000)
+        executor = kube_side.make(KubernetesExecutor if stock else GuardedKubernetesExecutor, 1_000)
         kube_side.start(executor, job_id, batch)
         started.append(executor)
         return executor

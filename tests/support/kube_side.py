@@ -8,6 +8,10 @@ from unittest import mock
 
 from kubernetes.client.rest import ApiException
 
+from tests.support import airflow_lines
+
+_CLIENT_GETTERS = ("_get_executor_kube_client", "get_kube_client")
+
 
 class RecordingScheduler:
     """Stands in for ``AirflowKubernetesScheduler``: records what it was asked to launch.
@@ -32,7 +36,7 @@ class RecordingScheduler:
 
     @property
     def launched_ids(self) -> list[str]:
-        return [str(job.command[0].ti.id) for job in self.launched]
+        return [airflow_lines.id_of_job(job) for job in self.launched]
 
     def sync(self) -> None:
         """No watcher reports anything."""
@@ -52,16 +56,25 @@ def quota_exceeded() -> ApiException:
     return refusal
 
 
+def make(executor: type[Any], parallelism: int) -> Any:
+    """Construct an executor; before provider 10.9 the constructor took no arguments."""
+    made = executor()
+    made.parallelism = parallelism
+    return made
+
+
 def start(executor: Any, job_id: int | str | None = 1, batch: int = 16) -> RecordingScheduler:
     """Start an executor for a scheduler's job without any API server; returns what it launches to."""
     executor.job_id = job_id
     executor.kube_config.worker_pods_creation_batch_size = batch
-    module = "airflow.providers.cncf.kubernetes"
+    from airflow.providers.cncf.kubernetes import kube_client
+    from airflow.providers.cncf.kubernetes.executors import kubernetes_executor_utils
+
+    # the executor's own since provider 10.24
+    getter = next(name for name in _CLIENT_GETTERS if hasattr(kube_client, name))
     with (
-        mock.patch(
-            f"{module}.executors.kubernetes_executor_utils.AirflowKubernetesScheduler", RecordingScheduler
-        ),
-        mock.patch(f"{module}.kube_client._get_executor_kube_client"),
+        mock.patch.object(kubernetes_executor_utils, "AirflowKubernetesScheduler", RecordingScheduler),
+        mock.patch.object(kube_client, getter),
     ):
         executor.start()
     executor._last_completed_pod_adoption = float("inf")
