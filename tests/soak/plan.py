@@ -126,7 +126,7 @@ def work(seed: int, launch: str) -> Work:
     chance = random.Random(f"{seed} {launch}")  # noqa: S311 - a plan, not a secret
     draw = chance.random()
     if draw < 0.01:  # the pod finds no node until after its scheduler has given it up
-        pending = QUEUED_TIMEOUT + chance.uniform(5, 30)
+        pending = QUEUED_TIMEOUT + chance.uniform(30, 50)
     elif draw < 0.05:
         pending = chance.uniform(3, 15)
     else:

@@ -55,7 +55,8 @@ _WORDS = f"""\
   or a deletion before it started; the lines below say which.
 - **refused as stale**: the worker's first call got 404 or 409: its pod should not have been made, or was made
   just before the task instance moved on. **expired token**: 401 or 403: the launch waited longer than its
-  token is valid ({QUEUED_TIMEOUT} s and 10 s leeway here).
+  token is valid ({QUEUED_TIMEOUT} s and 10 s leeway here); **overdue** where the pod itself
+  waited that long for its node.
 - **deleted before it started**: by its scheduler, mostly because the pod waited longer than the queued
   timeout; the task instance is launched again.
 - **burnt tries**: tries used beyond the planned ones. Airflow's core uses one when it resets an orphan
@@ -121,6 +122,7 @@ def _rows() -> list[tuple[str, Callable[[list[Result]], str]]]:
         ("of them revoked or deleted before they started", _gone),
         ("of them refused as stale", launches("refused_stale")),
         ("of them with an expired token", launches("refused_token")),
+        ("of them overdue", launches("overdue")),
         ("of them without an answer from the Execution API", launches("unreachable")),
         ("slots still held at the end", _slots),
         ("the guard dropped", _guard("workloads_dropped_total")),

@@ -7,6 +7,8 @@ from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tests.soak.plan import QUEUED_TIMEOUT
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -30,7 +32,8 @@ class Launches:
     - revoked: its executor marked it as revoked before it had started, and deleted it,
     - deleted: gone before it had started, without that mark,
     - refused_stale: the API said that the task instance has moved on (404, 409),
-    - refused_token: the launch token had expired (401, 403),
+    - refused_token: the launch token had expired (401, 403) although the pod had not waited long,
+    - overdue: the same of a pod that had waited for longer than the queued timeout,
     - unreachable: the API did not answer the worker,
     - unexplained: none of these.
     """
@@ -41,6 +44,7 @@ class Launches:
     deleted: int = 0
     refused_stale: int = 0
     refused_token: int = 0
+    overdue: int = 0
     unreachable: int = 0
     unexplained: int = 0
     doubled: int = 0
@@ -69,13 +73,14 @@ def fate(pod: Pod) -> str:
     """Say what became of a pod: a field of ``Launches``."""
     if pod.started_at is not None:
         return "started"
-    if pod.refused is not None:
-        if pod.refused in STALE_STATUS:
-            return "refused_stale"
-        return "refused_token" if pod.refused in EXPIRED_STATUS else "unexplained"
+    if pod.refused in STALE_STATUS:
+        return "refused_stale"
+    if pod.refused in EXPIRED_STATUS:
+        waited = (pod.ended_at or pod.created_at) - pod.created_at
+        return "overdue" if waited > QUEUED_TIMEOUT else "refused_token"
     if pod.unreachable:
         return "unreachable"
-    if pod.deleted_at is not None:
+    if pod.refused is None and pod.deleted_at is not None:
         return "revoked" if pod.revoked else "deleted"
     return "unexplained"
 

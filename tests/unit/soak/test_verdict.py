@@ -51,6 +51,8 @@ def test_one_pod_that_worked_is_what_must_be():
         ({"refused": 404}, "refused_stale"),
         ({"refused": 409}, "refused_stale"),
         ({"refused": 403}, "refused_token"),
+        ({"refused": 403, "ended_at": 59.0}, "refused_token"),
+        ({"refused": 403, "ended_at": 61.0}, "overdue"),
         ({"refused": 422}, "unexplained"),
         ({"unreachable": True}, "unreachable"),
         ({"deleted_at": 2.0}, "deleted"),
