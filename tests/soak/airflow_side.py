@@ -64,6 +64,19 @@ def trigger_runs(count: int) -> None:
             )
 
 
+def clear_queued(most: int) -> int:
+    """Clear queued task instances, as a user does who wants them run anew; returns how many."""
+    from airflow.models.taskinstance import TaskInstance, clear_task_instances
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session(scoped=False) as session:
+        queued = select(TaskInstance).where(TaskInstance.state == "queued").limit(most)
+        chosen = session.scalars(queued.with_for_update(of=TaskInstance, skip_locked=True)).all()
+        clear_task_instances(chosen, session)
+        return len(chosen)
+
+
 class Triggerer(threading.Thread):
     """Fires the trigger of each deferred task instance soon after it was deferred, until ``stop``."""
 

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tests.soak import airflow_side
 from tests.soak.stage import NAMESPACE
 from tests.support.faults import Fault as ProxyFault
 from tests.support.faults import refusal
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import FaultProxy
 
 _QUOTA = "soak"
+_CLEARED = 20
 
 
 class Chaos(threading.Thread):
@@ -79,6 +81,8 @@ class Chaos(threading.Thread):
                     self._no_quota(fault.seconds)
                 case "api_freeze":
                     self._freeze_api(fault.seconds)
+                case "clear":
+                    self.done["task instances cleared"] += airflow_side.clear_queued(_CLEARED)
                 case _:
                     self._through_proxy(fault)
         except Exception as error:

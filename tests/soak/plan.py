@@ -26,6 +26,7 @@ Kind = Literal[
     "lost_reply",
     "throttle",
     "errors",
+    "clear",
 ]
 _WEIGHTS: dict[Kind, int] = {
     "kill": 5,
@@ -37,6 +38,7 @@ _WEIGHTS: dict[Kind, int] = {
     "lost_reply": 3,
     "throttle": 2,
     "errors": 2,
+    "clear": 4,
 }
 
 
@@ -109,6 +111,7 @@ def _fault(chance: random.Random, at: float) -> Fault:
         "lost_reply": (3, 8),
         "throttle": (3, 8),
         "errors": (3, 8),
+        "clear": (0, 0),
     }[kind]
     return Fault(round(at, 1), kind, round(chance.uniform(*lasting), 1), target)
 

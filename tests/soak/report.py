@@ -28,12 +28,12 @@ queued timeout. Of {PER_RUN} task instances 76 just run, 10 fail their first try
 are sensors that are rescheduled twice.
 
 Meanwhile a scheduler is killed (SIGKILL) or frozen (SIGSTOP) for shorter or longer than its health
-threshold, PostgreSQL is stopped at once and started, and the way to the kube-apiserver loses replies, resets
-connections, answers 429, 500, 504, 403 (a real ResourceQuota) or nothing for a while. Schedulers that end
-are started again as Kubernetes would. Both implementations get the same faults, from the same seed:
-upstream is the stock `KubernetesExecutor` with `task_publish_max_retries = {PUBLISH_RETRIES}`, ours the
-guarded one with the same setting. Thresholds are short so that a soak is (health {HEALTH_THRESHOLD} s, queued
-{QUEUED_TIMEOUT} s).
+threshold, PostgreSQL is stopped at once and started, the way to the kube-apiserver loses replies, resets
+connections, answers 429, 500, 504, 403 (a real ResourceQuota) or nothing for a while, and a user clears
+queued task instances. Schedulers that end are started again as Kubernetes would. Both implementations get
+the same faults, from the same seed: upstream is the stock `KubernetesExecutor` with
+`task_publish_max_retries = {PUBLISH_RETRIES}`, ours the guarded one with the same setting. Thresholds are short, for
+the soak to be (health {HEALTH_THRESHOLD} s, queued {QUEUED_TIMEOUT} s).
 
 What was created is taken from the kube-apiserver's audit log; what a worker was told, from the pod player;
 the ends, from the database; the slots, from each scheduler's own debug dump (SIGUSR2) after half a minute of
@@ -59,8 +59,8 @@ _WORDS = f"""\
   waited that long for its node.
 - **deleted before it started**: by its scheduler, mostly because the pod waited longer than the queued
   timeout; the task instance is launched again.
-- **burnt tries**: tries used beyond the planned ones. Airflow's core uses one when it resets an orphan
-  of a dead scheduler, whatever the executor does.
+- **burnt tries**: tries that neither their worker's report nor a user ended. Airflow's core burns one when it
+  resets an orphan of a dead scheduler, whatever the executor does.
 - The bound is the one-sided 95 % upper bound of the share (Clopper-Pearson). It takes
   launches as independent.
 """
@@ -112,6 +112,7 @@ def _rows() -> list[tuple[str, Callable[[list[Result]], str]]]:
         ("of them successful", lambda results: str(_states(results)["success"])),
         ("of them lost (neither success nor failed)", _lost),
         ("of them failed", lambda results: _share(_states(results)["failed"], results)),
+        ("of them cleared by a user while queued", lambda rs: str(sum(_cleared(r) for r in rs))),
         ("burnt tries", lambda results: str(_sum(results, "tries_burnt"))),
         ("worker pods", launches("pods")),
         ("of them doubled", _doubled),
@@ -155,10 +156,15 @@ def _fates(results: list[Result]) -> Counter[str]:
     return total
 
 
+def _cleared(result: Result) -> int:
+    return int(result["faults"].get("task instances cleared", 0))
+
+
 def _faults(results: list[Result]) -> str:
     total: Counter[str] = Counter()
     for result in results:
-        total.update({kind: n for kind, n in result["faults"].items() if not kind.startswith("requests")})
+        kinds = result["faults"].items()
+        total.update({kind: n for kind, n in kinds if not kind.startswith(("requests", "task instances"))})
     return ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in sorted(total.items()))
 
 

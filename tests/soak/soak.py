@@ -98,7 +98,7 @@ def _play(plan: Plan, ready: Stage, folder: Path, say: Any) -> dict[str, Any]:
     shutil.copy(ready.cluster.folder / "audit.log", folder)
     found, statuses = audit.pods(folder / "audit.log", folder / "journal.jsonl")
     rows = airflow_side.rows()
-    outcome = verdict.judge(rows, found, statuses, slots)
+    outcome = verdict.judge(rows, found, statuses, slots, chaos.done["task instances cleared"])
     if not finished:
         outcome.deviations.append("the runs did not end in time")
     if left:

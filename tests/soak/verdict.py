@@ -58,7 +58,6 @@ class Outcome:
     task_instances: int
     states: dict[str, int]
     launches: Launches
-    tries_planned: int
     tries_made: int
     tries_burnt: int
     occupied_slots: dict[str, int | None]
@@ -114,9 +113,10 @@ def _idle_ones_fate(pod: Pod, before: Pod) -> str:
     return fate(before) if pod.started_at is not None else fate(pod)
 
 
-def planned_tries(rows: Iterable[Row]) -> int:
-    """One try each, and a second one for those whose first try is planned to fail."""
-    return sum(2 if row.task_id == "retried" else 1 for row in rows)
+def burnt_tries(rows: Iterable[Row], pods: Iterable[Pod], cleared: int) -> int:
+    """Count tries that neither a worker's report nor a user ended."""
+    past = sum(row.try_number - 1 for row in rows)
+    return past - cleared - sum(pod.report == "retry" for pod in pods)
 
 
 def judge(
@@ -124,18 +124,20 @@ def judge(
     pods: Sequence[Pod],
     creates_by_status: dict[int, int],
     occupied_slots: dict[str, int | None],
+    cleared: int = 0,
 ) -> Outcome:
-    """Put together what a soak showed, with a sentence for each thing that must not be."""
+    """Put together what a soak showed, with a sentence for each thing that must not be.
+
+    ``cleared`` is how many task instances a user cleared.
+    """
     states = Counter(row.state or "none" for row in rows)
     launches = count(pods)
-    planned, made = planned_tries(rows), sum(row.try_number for row in rows)
     return Outcome(
         task_instances=len(rows),
         states=dict(states),
         launches=launches,
-        tries_planned=planned,
-        tries_made=made,
-        tries_burnt=made - planned,
+        tries_made=sum(row.try_number for row in rows),
+        tries_burnt=burnt_tries(rows, pods, cleared),
         occupied_slots=occupied_slots,
         creates_by_status={str(code): number for code, number in sorted(creates_by_status.items())},
         deviations=list(_deviations(rows, states, launches, pods, occupied_slots)),

@@ -125,10 +125,10 @@ def test_what_must_not_be_is_said(rows, pods, slots, said):
     assert said in judge(rows, pods, slots).deviations
 
 
-def test_tries_beyond_the_planned_ones_are_burnt():
-    rows = [row(number=3), row("2", task="retried", number=2)]
-    outcome = judge(rows, [])
-    assert (outcome.tries_planned, outcome.tries_made, outcome.tries_burnt) == (3, 5, 2)
+def test_tries_that_nobody_ended_are_burnt():
+    rows = [row(number=4), row("2", task="retried", number=2)]
+    outcome = verdict.judge(rows, [worked("a", ti="2", report="retry")], {}, {}, cleared=1)
+    assert (outcome.tries_made, outcome.tries_burnt) == (6, 2)
 
 
 def event(verb, name, code, second, **more):
