@@ -32,8 +32,8 @@ threshold, PostgreSQL is stopped at once and started, the way to the kube-apiser
 connections, answers 429, 500, 504, 403 (a real ResourceQuota) or nothing for a while, and a user clears
 queued task instances. Schedulers that end are started again as Kubernetes would. Both implementations get
 the same faults, from the same seed: upstream is the stock `KubernetesExecutor` with
-`task_publish_max_retries = {PUBLISH_RETRIES}`, ours the guarded one with the same setting. Thresholds are short, for
-the soak to be (health {HEALTH_THRESHOLD} s, queued {QUEUED_TIMEOUT} s).
+`task_publish_max_retries = {PUBLISH_RETRIES}`, ours the guarded one with the same setting. Thresholds are
+short, for the soak to be (health {HEALTH_THRESHOLD} s, queued {QUEUED_TIMEOUT} s).
 
 What was created is taken from the kube-apiserver's audit log; what a worker was told, from the pod player;
 the ends, from the database; the slots, from each scheduler's own debug dump (SIGUSR2) after half a minute of
