@@ -73,6 +73,10 @@ def _folder(default: str, scope: str, text: str) -> Any:
     return _setting(default, parse, type="path", unit="", scope=scope, help=text)
 
 
+def _text(default: str, scope: str, text: str) -> Any:
+    return _setting(default, str.strip, type="text", unit="", scope=scope, help=text)
+
+
 def _parse_flag(value: str) -> bool:
     """Read a boolean by the words of Airflow's own ``getboolean``."""
     word = value.split("#", maxsplit=1)[0].strip().lower()
@@ -114,6 +118,22 @@ class Settings:
     guard_recheck_age: float = _seconds(
         1, 0, 60, SCHEDULER, "A verdict older than this when its launch is due is asked for again."
     )
+    guard_create_retry: float = _seconds(
+        120,
+        0,
+        3_600,
+        SCHEDULER,
+        "For how long a pod's creation is repeated when the API server refuses it for now (quota, 429) or "
+        "leaves its outcome open (no answer, 5xx), before the executor's own rule "
+        "(`[kubernetes_executor] task_publish_max_retries`) decides. 0: the executor's rule alone.",
+    )
+    inject: str = _choice(
+        "auto",
+        ("auto", "off"),
+        SCHEDULER,
+        "Whether a worker pod whose template lacks the patch is given its volume, mount and path from the "
+        "executor's default pod template (`auto`), or launched as it is and counted (`off`).",
+    )
     handoff_dir: str = _folder(
         "/var/lib/steadfast/handoff",
         SCHEDULER,
@@ -129,6 +149,46 @@ class Settings:
     )
     durable: bool = _flag(
         True, WORKER, "The `durable` of an operator that sets neither `durable` nor `reattach_on_restart`."
+    )
+    on_finished: str = _choice(
+        "harvest",
+        ("harvest", "rerun"),
+        WORKER,
+        "What a retry does with a pod that succeeded while nobody watched: `harvest` takes its logs and "
+        "result and does not run the work again, `rerun` runs it again. Per operator too.",
+    )
+    on_lost_xcom: str = _choice(
+        "rerun",
+        ("rerun", "fail"),
+        WORKER,
+        "What happens where the work is done and its XCom cannot be had any more: `rerun` does the work "
+        "again in a retry, `fail` fails the task at once and says so. Per operator too.",
+    )
+    on_clear: str = _choice(
+        "fresh",
+        ("fresh", "reattach"),
+        WORKER,
+        "What a user's clear does with a pod that still runs and has lost its worker: `fresh` deletes it and "
+        "makes a new one, `reattach` follows it. Per operator too.",
+    )
+    on_unknown_kill: str = _choice(
+        "keep",
+        ("keep", "delete"),
+        WORKER,
+        "What happens to the pod of a task that was told to stop while nothing says that its work is "
+        "unwanted: `keep` leaves it to the retry, `delete` deletes it. Per operator too.",
+    )
+    exact_identity: bool = _flag(
+        False,
+        WORKER,
+        "Below Airflow 3.3, give the stock `KubernetesPodOperator` an identity by a deterministic pod name "
+        "and annotations. `DurableKubernetesPodOperator` always has it.",
+    )
+    deployment: str = _text(
+        "",
+        WORKER,
+        "A name that tells this Airflow from another one that makes pods in the same namespace; empty: "
+        "derived from the addresses in its configuration.",
     )
 
 

@@ -9,68 +9,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from airflow_steadfast import capabilities, settings, signals
-from airflow_steadfast.launch_guard import drop, worker_pod
-from airflow_steadfast.launch_guard.check import LaunchCheck
-from airflow_steadfast.launch_guard.queue import GuardedQueue
-from airflow_steadfast.launch_guard.renewal import TokenRenewal
-from airflow_steadfast.launch_guard.snapshot import Snapshot
+from airflow_steadfast.launch_guard.guard import Guard
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable
-
-    from airflow_steadfast.launch_guard.entry import Entry
-    from airflow_steadfast.launch_guard.verdict import Verdict
     from airflow_steadfast.settings import Settings
 
 log = logging.getLogger("airflow_steadfast.launch_guard")
-
-
-class Guard:
-    """The guard of one started executor: its queue and how it drops."""
-
-    def __init__(self, executor: Any, job_id: int, chosen: Settings, *, observe: bool) -> None:
-        self.observe = observe
-        self._executor = executor
-        self._job_id = job_id
-        self._audit_rows: list[Any] = []
-        self._snapshot = Snapshot(chosen.guard_check_timeout)
-        self.queue = GuardedQueue(
-            LaunchCheck(self._snapshot, job_id),
-            self._dropped,
-            max_hold=chosen.guard_max_hold,
-            recheck_age=chosen.guard_recheck_age,
-            observe=observe,
-            renewal=TokenRenewal(executor),
-        )
-
-    def vouches_for(self, job: Any) -> bool:
-        """Whether the guard decided about this job in this loop, so that no second check is due."""
-        entry = self.queue.entry_of(job)
-        return entry is not None and not self.observe and not entry.unguarded
-
-    def begin_loop(self) -> None:
-        """Start a scheduler loop; audit rows of earlier ones have been saved once they left the executor."""
-        if self._audit_rows:
-            waiting = set(map(id, self._executor._task_event_logs))  # noqa: SLF001 - the base class's deque
-            self._audit_rows = [row for row in self._audit_rows if id(row) in waiting]
-        self.queue.begin_loop()
-
-    def end_loop(self, running: Collection[Hashable]) -> None:
-        """End a scheduler loop: ``running`` are the executor's keys."""
-        self.queue.end_loop(running)
-        for entry in self.queue.handed_out():
-            if entry.pod_lacks_patch:
-                signals.totals().increment("steadfast_worker_pods_unpatched_total")
-
-    def close(self) -> None:
-        """Write the totals and close the connection. Idempotent, never raises."""
-        signals.totals().flush(force=True)
-        self._snapshot.close()
-
-    def _dropped(self, entry: Entry, verdict: Verdict) -> None:
-        drop.clear_books(self._executor, entry, verdict, self.queue, self._job_id)
-        self._audit_rows += drop.report(self._executor, entry, verdict, self._job_id)
-        signals.totals().flush()
 
 
 def attach(executor: Any, stock: type[Any]) -> Guard | None:
@@ -116,8 +60,7 @@ def _attach(executor: Any, stock: type[Any]) -> Guard | None:
         return None
     mode = "observe" if chosen.launch_guard == "observe" else "enforce"
     guard = Guard(executor, job_id, chosen, observe=mode == "observe")
-    executor.task_queue = guard.queue
-    _look_at_pods(executor, guard)
+    guard.take_over()
     _publish(mode, active=True)
     log.info("The launch guard is active: mode=%s scheduler_job_id=%s, %s", mode, job_id, found)
     return guard
@@ -150,24 +93,3 @@ def _publish_durable_pod(chosen: Settings, found: capabilities.Versions) -> None
     active = hook is not None and hook.installed() and not untested
     mode = "durable" if capabilities.has_task_state_store(found) else "reattach_on_restart"
     _publish(mode, active=active, component="durable_pod")
-
-
-def _look_at_pods(executor: Any, guard: Guard) -> None:
-    """Count worker pods without the patch, where pods are built by a method of their own (10.21+)."""
-    root = worker_pod.mounted_root()
-    build = getattr(executor.kube_scheduler, "_build_pod_request", None)
-    if root is None or build is None:
-        return
-
-    def build_and_look(next_job: Any) -> Any:
-        pod = build(next_job)
-        try:
-            entry = guard.queue.entry_of(next_job)
-            if entry is not None and not worker_pod.carries_patch(pod, root):
-                entry.pod_lacks_patch = True
-                worker_pod.warn_once(pod, root)
-        except Exception:
-            log.debug("the worker pod could not be looked at", exc_info=True)
-        return pod
-
-    executor.kube_scheduler._build_pod_request = build_and_look  # noqa: SLF001 - the stock seam

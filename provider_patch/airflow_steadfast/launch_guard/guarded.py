@@ -7,17 +7,23 @@ executors too; the guard comes with ``start()``. Nothing of the guard raises int
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor
+from airflow.utils.session import create_session
 
 from airflow_steadfast import signals
-from airflow_steadfast.launch_guard.attach import Guard, attach
+from airflow_steadfast.launch_guard import stranded
+from airflow_steadfast.launch_guard.attach import attach
 from airflow_steadfast.launch_guard.workload import ti_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from airflow_steadfast.launch_guard.guard import Guard
 
 log = logging.getLogger("airflow_steadfast.launch_guard")
 
@@ -51,6 +57,38 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
             return True
         return bool(super()._should_create_pod_for_job(task))
 
+    def _change_state(self, results: Any, *args: Any, **kwargs: Any) -> None:
+        """Take a pod's end for a launch's only if it is the pod of the key's current launch."""
+        guard = self._steadfast_guard
+        if guard is None or guard.observe:
+            super()._change_state(results, *args, **kwargs)
+            return
+        handling = _or("native", lambda: guard.results.handling(results))
+        if handling == "native":
+            super()._change_state(results, *args, **kwargs)
+            _quietly(lambda: guard.results.handled(results))
+        elif handling == "tidy":
+            guard.results.tidy(results)
+
+    def adopt_launched_task(self, kube_client: Any, pod: Any, tis_to_flush_by_key: dict[Any, Any]) -> None:
+        """Adopt as the stock executor does; the adopted pod's launch is none of the guard's."""
+        guard, before = self._steadfast_guard, dict(tis_to_flush_by_key)
+        super().adopt_launched_task(kube_client, pod, tis_to_flush_by_key)
+        if guard is not None:
+            for key in before.keys() - tis_to_flush_by_key.keys():
+                _quietly(functools.partial(guard.results.adopted, self._steadfast_key(before[key])))
+
+    def _alive_other_scheduler_job_ids(self) -> set[int]:
+        """Answer for Airflow 2, whose ``create_session`` lacks the parameter that the stock query needs."""
+        guard = self._steadfast_guard
+        if guard is None or "scoped" in inspect.signature(create_session).parameters:
+            return set(super()._alive_other_scheduler_job_ids())
+        return guard.alive_schedulers(stranded.health_threshold())
+
+    def _steadfast_key(self, ti: Any) -> Any:
+        """The key of a task instance in this executor's books."""
+        return self.get_task_key(ti) if getattr(self, "supports_task_instance_uuid", False) else ti.key
+
     def _flush_task_queue(self) -> None:
         """Empty the queue without asking the database, which may be gone by now."""
         guard = self._steadfast_guard
@@ -68,7 +106,11 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
         guard = self._steadfast_guard
         if guard is not None and not guard.observe:
             _quietly(lambda: guard.queue.purge(ti_id_of(ti)))
-        super().revoke_task(ti=ti)
+        try:
+            super().revoke_task(ti=ti)
+        finally:
+            if guard is not None and not guard.observe:
+                _quietly(lambda: guard.revoked_by_scheduler(self._steadfast_key(ti)))
 
     def end(self) -> None:
         """End the stock executor, write the totals a last time, close the guard's connection."""
@@ -85,3 +127,11 @@ def _quietly(action: Callable[[], None]) -> None:
         action()
     except Exception:
         log.exception("The launch guard's bookkeeping failed, the scheduler goes on")
+
+
+def _or(otherwise: str, ask: Callable[[], str]) -> str:
+    try:
+        return ask()
+    except Exception:
+        log.exception("The launch guard's bookkeeping failed, the scheduler goes on")
+        return otherwise

@@ -50,12 +50,11 @@ _current: ContextVar[Derivation | None] = ContextVar("steadfast_pod_name", defau
 
 
 @contextmanager
-def deriving(digest: str, number: int = 1) -> Iterator[Derivation]:
-    """Within the block, the pod that the provider builds gets a derived name, told in ``Derivation.name``."""
-    wanted = Derivation(digest, number)
+def deriving(wanted: Derivation) -> Iterator[None]:
+    """Within the block, the pod that the provider builds gets a derived name, told in ``wanted.name``."""
     token = _current.set(wanted)
     try:
-        yield wanted
+        yield
     finally:
         _current.reset(token)
 

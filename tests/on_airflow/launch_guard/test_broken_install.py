@@ -160,7 +160,8 @@ def test_a_damaged_module_of_the_guard_leaves_the_stock_executor(answers):
 def test_a_damaged_module_of_the_durable_pod_leaves_the_stock_operator(answers):
     for (name, _), answer in answers["operator"].items():
         assert "error" not in answer, (name, answer)
-        assert answer["executor"] == [], (name, answer)
+        shared = name.startswith("kube/")  # what both halves need: then neither works
+        assert len(answer["executor"]) <= shared, (name, answer)
         assert len(answer["operator"]) <= 1, (name, answer)
     assert len(answers["operator"]["durable_pod/install.py", "broken"]["operator"]) == 1
 

@@ -52,7 +52,8 @@ def test_only_a_pod_built_for_a_launch_gets_a_derived_name():
     module = provider()
     assert naming.install(module)
     assert module.create_unique_id("dag", "task") == "dag-task-random"
-    with naming.deriving(DIGEST, 2) as wanted:
+    wanted = naming.Derivation(DIGEST, 2)
+    with naming.deriving(wanted):
         assert wanted.name == ""
         assert module.create_unique_id("dag", "task") == f"dag-task-{DIGEST}-2" == wanted.name
     assert module.create_unique_id("dag", "task") == "dag-task-random"
@@ -62,7 +63,7 @@ def test_only_a_pod_built_for_a_launch_gets_a_derived_name():
 def test_a_failed_build_leaves_no_name_behind():
     module = provider()
     naming.install(module)
-    with pytest.raises(RuntimeError), naming.deriving(DIGEST):
+    with pytest.raises(RuntimeError), naming.deriving(naming.Derivation(DIGEST)):
         raise RuntimeError
     assert module.create_unique_id("dag", "task") == "dag-task-random"
 

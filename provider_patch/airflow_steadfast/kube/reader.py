@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads that answer soon: for a caller that must not wait, such as the scheduler's loop."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from kubernetes import client
+from kubernetes.client.exceptions import ApiException
+from kubernetes.client.rest import RESTClientObject
+
+TIMEOUT = (2.0, 5.0)
+"""Seconds to connect, and to wait for each part of the answer."""
+
+_NOT_FOUND = 404
+
+
+def impatient(api: client.CoreV1Api) -> client.CoreV1Api:
+    """Return a client like ``api``, with its credentials, that tries each request once.
+
+    urllib3 repeats a GET by itself, and on 429 and 503 sleeps for the ``Retry-After`` that the server
+    names, up to ten times. ``api`` itself is left as it is; it is returned where it cannot be copied.
+    """
+    try:
+        once = copy.copy(api.api_client)
+        configuration = copy.copy(once.configuration)
+        configuration.retries = False
+        once.rest_client = RESTClientObject(configuration)
+        return client.CoreV1Api(once)
+    except Exception:
+        return api
+
+
+def read_pod(api: client.CoreV1Api, name: str, namespace: str) -> Any | None:
+    """Return the pod, None where there is none of that name; raises what the client raises."""
+    try:
+        return api.read_namespaced_pod(name=name, namespace=namespace, _request_timeout=TIMEOUT)
+    except ApiException as error:
+        if error.status == _NOT_FOUND:
+            return None
+        raise

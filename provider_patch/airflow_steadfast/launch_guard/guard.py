@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard of one started executor: its parts, and what they tell one another."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from airflow_steadfast import signals
+from airflow_steadfast.launch_guard import drop, inject, launcher, pod_events, stranded
+from airflow_steadfast.launch_guard.check import LaunchCheck
+from airflow_steadfast.launch_guard.creation import Creation
+from airflow_steadfast.launch_guard.queue import GuardedQueue
+from airflow_steadfast.launch_guard.recheck import Recheck
+from airflow_steadfast.launch_guard.renewal import TokenRenewal
+from airflow_steadfast.launch_guard.results import Results
+from airflow_steadfast.launch_guard.revoke import Revoker
+from airflow_steadfast.launch_guard.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Hashable, Sequence
+
+    from airflow_steadfast.launch_guard.attempt import Attempt
+    from airflow_steadfast.launch_guard.entry import Entry
+    from airflow_steadfast.launch_guard.launch import LaunchId, PodRef
+    from airflow_steadfast.launch_guard.verdict import Verdict
+    from airflow_steadfast.settings import Settings
+
+log = logging.getLogger("airflow_steadfast.launch_guard")
+
+
+class Guard:
+    """See the module's text. With ``observe`` only the queue and the look at pods are there."""
+
+    def __init__(self, executor: Any, job_id: int, chosen: Settings, *, observe: bool) -> None:
+        self.observe = observe
+        self._executor = executor
+        self._job_id = job_id
+        self._audit_rows: list[Any] = []
+        self._broken = False
+        self._snapshot = Snapshot(chosen.guard_check_timeout)
+        self._wardrobe = inject.wardrobe(executor, inject=chosen.inject == "auto")
+        self.queue = GuardedQueue(
+            LaunchCheck(self._snapshot, job_id),
+            self._dropped,
+            max_hold=chosen.guard_max_hold,
+            recheck_age=chosen.guard_recheck_age,
+            observe=observe,
+            renewal=TokenRenewal(executor),
+        )
+        self.results = Results(executor, self.queue)
+        self._revoker = Revoker(executor.kube_scheduler)
+        self._recheck = Recheck(self._snapshot, self._revoker, self._claimed, self._revoked, self.queue.now)
+        self._stranded = stranded.Stranded(self._look_for_stranded, self.queue.now)
+        self._creation = Creation(
+            executor,
+            self.queue,
+            budget=chosen.guard_create_retry,
+            dress=self._dress,
+            created=self._created,
+            adopted=self._adopted,
+            broken=self._report_broken,
+        )
+
+    def take_over(self) -> None:
+        """Put the queue, and unless it only observes the creation of pods, into the executor."""
+        self._executor.task_queue = self.queue
+        if self.observe:
+            launcher.look(self._executor, self.queue, self._dress)
+        else:
+            launcher.wrap(self._executor, self._creation)
+
+    def vouches_for(self, job: Any) -> bool:
+        """Whether the guard decided about this job in this loop, so that no second check is due."""
+        entry = self.queue.entry_of(job)
+        return entry is not None and not self.observe and not entry.unguarded
+
+    def begin_loop(self) -> None:
+        """Start a scheduler loop; audit rows of earlier ones have been saved once they left the executor."""
+        if self._audit_rows:
+            waiting = set(map(id, self._executor._task_event_logs))  # noqa: SLF001 - the base class's deque
+            self._audit_rows = [row for row in self._audit_rows if id(row) in waiting]
+        self.queue.begin_loop()
+        self.results.begin_loop()
+        self._free_failed_slots()
+
+    def end_loop(self, running: Collection[Hashable]) -> None:
+        """End a scheduler loop: ``running`` are the executor's keys."""
+        self._recheck.end_loop()
+        self._stranded.end_loop()
+        self.queue.end_loop(running)
+        for entry in self.queue.handed_out():
+            if self.observe:
+                self._count_unpatched(entry)
+
+    def revoked_by_scheduler(self, key: Any) -> None:
+        """After the scheduler revoked a task instance: no pod of its launches may start any more.
+
+        The stock executor deletes one pod, found by labels that kept pods of earlier launches share.
+        """
+        for entry in self.results.revoked(key):
+            if entry.launch_id is not None and entry.pod is not None:
+                self._revoker.revoke(entry.pod, entry.launch_id.text())
+
+    def alive_schedulers(self, threshold: float) -> set[int]:
+        """Return the job ids of the other schedulers that beat within ``threshold`` seconds.
+
+        Empty where the database gives no answer, as for the stock executor.
+        """
+        since = datetime.now(timezone.utc) - timedelta(seconds=threshold)
+        try:
+            rows = self._snapshot.select(lambda: stranded.query_schedulers(since))
+        except Exception as error:
+            log.warning(
+                "Living schedulers cannot be told, completed pods of all others are adopted: %s", error
+            )
+            return set()
+        return {int(job_id) for (job_id,) in rows} - {self._job_id}
+
+    def close(self) -> None:
+        """Write the totals and close the connection. Idempotent, never raises."""
+        signals.totals().flush(force=True)
+        self._snapshot.close()
+
+    def _dropped(self, entry: Entry, verdict: Verdict) -> None:
+        drop.clear_books(self._executor, entry, verdict, self.queue, self._job_id)
+        self._audit_rows += drop.report(self._executor, entry, verdict, self._job_id)
+        signals.totals().flush()
+        self._stranded.dropped(entry, verdict)
+        self.results.dropped(entry)
+        if not entry.created and verdict.reason != "token_expired":
+            self._recheck.void(entry, verdict)
+
+    def _dress(self, entry: Entry, pod: Any) -> None:
+        entry.pod_lacks_patch = not self._wardrobe.dress(pod)
+
+    def _created(self, entry: Entry, attempt: Attempt) -> None:
+        self._quietly(lambda: self._count_unpatched(entry))
+        self._quietly(lambda: self.results.created(entry, attempt))
+        self._quietly(lambda: self._recheck.created(entry))
+
+    def _adopted(self, entry: Entry, pod: Any) -> None:
+        self._quietly(lambda: self._keep(pod_events.adopted(self._executor, entry, pod)))
+
+    def _revoked(self, entry: Entry, launch_id: LaunchId, verdict: Verdict) -> None:
+        if entry.created:
+            entry.created = False
+            drop.clear_books(self._executor, entry, verdict, self.queue, self._job_id)
+            self.queue.launches.forget(entry.job.key, entry)
+            self.results.dropped(entry)
+        self._quietly(lambda: self._keep(pod_events.revoked(self._executor, entry, launch_id, verdict)))
+
+    def _claimed(self, entry: Entry, ref: PodRef, launch_id: LaunchId) -> bool:
+        """Whether a newer copy of the order has taken the pod for its own."""
+        return (
+            self.queue.launches.newest(
+                entry.job.key,
+                lambda one: one is not entry and one.pod == ref and one.launch_id == launch_id,
+            )
+            is not None
+        )
+
+    def _look_for_stranded(self, keys: Sequence[Any]) -> dict[Any, stranded.Queued]:
+        since = datetime.now(timezone.utc) - timedelta(seconds=stranded.health_threshold())
+        return stranded.as_queued(self._snapshot.select(lambda: stranded.query(keys)), since)
+
+    def _free_failed_slots(self) -> None:
+        """Free the slot of a key that failed before it was queued.
+
+        Providers before 10.25 count a key as running after they have failed it for a wrong
+        executor_config, and then for ever.
+        """
+        executor = self._executor
+        for key, (state, _) in list(executor.event_buffer.items()):
+            if key in executor.running and str(getattr(state, "value", state)) == "failed":
+                live = self.queue.launches.newest(key, lambda one: one.has_pod_or_queued)
+                if live is None:
+                    executor.running.discard(key)
+
+    def _count_unpatched(self, entry: Entry) -> None:
+        if entry.pod_lacks_patch:
+            entry.pod_lacks_patch = False
+            signals.totals().increment("steadfast_worker_pods_unpatched_total")
+
+    def _keep(self, rows: list[Any]) -> None:
+        self._audit_rows += rows
+
+    def _quietly(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            self._report_broken(error)
+
+    def _report_broken(self, error: Exception) -> None:
+        if not self._broken:
+            self._broken = True
+            log.error("The launch guard failed at a pod: it is left to the provider", exc_info=error)
+        signals.totals().increment("steadfast_launch_check_errors_total", reason="internal_error")

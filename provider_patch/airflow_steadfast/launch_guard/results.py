@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the end of one pod from being taken for the end of another launch of the same key.
+
+The executor's watcher reports a pod's end by the executor's key, and a key stands for a task instance
+and a try: for a deferred or rescheduled one, and for a run made again under its run id, that is several
+launches. Only the end of the current launch's own pod is news; of any other pod it is something to tidy
+up. Keys that no launch is known of (adopted pods) are the provider's alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow_steadfast.launch_guard.launch import PodRef
+
+if TYPE_CHECKING:
+    from airflow_steadfast.launch_guard.attempt import Attempt
+    from airflow_steadfast.launch_guard.entry import Entry
+    from airflow_steadfast.launch_guard.queue import GuardedQueue
+
+log = logging.getLogger("airflow_steadfast.launch_guard")
+
+Handling = Literal["native", "tidy", "ignore"]
+
+MOST_LEFT = 1_000
+"""Pods that are remembered as still to be tidied up while the API server refuses."""
+
+PAUSE = 10.0
+"""Seconds between two tries to tidy up what was left."""
+
+ADOPTED = "adopted"
+
+
+class Results:
+    """What is done with each result of the watcher, for one executor; only ``tidy`` asks a server."""
+
+    def __init__(self, executor: Any, queue: GuardedQueue) -> None:
+        self._executor = executor
+        self._queue = queue
+        self._versions: weakref.WeakKeyDictionary[Entry, int] = weakref.WeakKeyDictionary()
+        self._withheld: weakref.WeakKeyDictionary[Entry, Any] = weakref.WeakKeyDictionary()
+        self._left: dict[PodRef, Any] = {}
+        self._left_until = 0.0
+
+    def created(self, entry: Entry, attempt: Attempt) -> None:
+        """Note a created pod: what older launches of its key ended with is of no interest any more."""
+        version = _number(getattr(getattr(attempt.response, "metadata", None), "resource_version", None))
+        if version is not None:
+            self._versions[entry] = version
+        self._forget_older(entry)
+
+    def handling(self, results: Any) -> Handling:
+        """Say what a result is: the provider's business, a pod to tidy up, or nothing at all."""
+        current = self._queue.launches.current(results.key)
+        if current is None or current.pod_unknown:
+            return "native"
+        if not (current.queued or current.created):
+            # results come before creation in a loop: this launch has failed
+            self._queue.launches.forget(results.key, current)
+            return "native"
+        ref = PodRef(results.namespace, results.pod_name)
+        if ref == current.pod:
+            return self._of_own_pod(current, results)
+        older = self._queue.launches.of_pod(results.key, ref)
+        if _is_adoption(results.state):
+            if older is not None and older is not current:
+                self._queue.launches.forget(results.key, older)
+            return "ignore"
+        log.info(
+            "Pod %s/%s ended (%s), it is not the current launch's pod: only tidied up; current launch: %s",
+            *ref,
+            results.state,
+            current.launch,
+        )
+        if older is not None and older is not current:
+            self._withheld[older] = results
+        return "tidy"
+
+    def _of_own_pod(self, current: Entry, results: Any) -> Handling:
+        created_at, seen_at = self._versions.get(current), _number(results.resource_version)
+        if created_at is not None and seen_at is not None and seen_at < created_at:
+            # a forced name: the last report of the pod that had it before
+            return "ignore"
+        if current.queued:
+            # its create was in doubt: here is the pod
+            self._queue.take_out(current)
+        current.created = True
+        return "native"
+
+    def handled(self, results: Any) -> None:
+        """After the provider took a result: a launch that it no longer counts as running has ended."""
+        current = self._queue.launches.current(results.key)
+        if current is not None and not current.queued and results.key not in self._executor.running:
+            self._queue.launches.forget(results.key, current)
+
+    def tidy(self, results: Any) -> None:
+        """Delete a pod, or mark it as done, as the executor's configuration says. Never raises."""
+        ref = PodRef(results.namespace, results.pod_name)
+        self._left.pop(ref, None)
+        try:
+            self._tidy(results)
+        except Exception as error:
+            log.info("Pod %s/%s cannot be tidied up now: %r", *ref, error)
+            if len(self._left) < MOST_LEFT:
+                self._left[ref] = results
+
+    def _tidy(self, results: Any) -> None:
+        config, launcher = self._executor.kube_config, self._executor.kube_scheduler
+        name = {"pod_name": results.pod_name, "namespace": results.namespace}
+        if not config.delete_worker_pods:
+            launcher.patch_pod_executor_done(**name)
+        elif str(getattr(results.state, "value", results.state)) != "failed" or (
+            config.delete_worker_pods_on_failure
+        ):
+            launcher.delete_pod(**name)
+
+    def begin_loop(self) -> None:
+        """Try again what could not be tidied up, now and then."""
+        if self._left and self._queue.now() >= self._left_until:
+            self._left_until = self._queue.now() + PAUSE
+            for results in list(self._left.values()):
+                self.tidy(results)
+
+    def dropped(self, entry: Entry) -> None:
+        """After a drop: if the key's launch before it has ended meanwhile, its end is news after all."""
+        older = self._queue.launches.newest(entry.job.key, lambda one: one is not entry)
+        results = self._withheld.pop(older, None) if older is not None else None
+        if results is not None:
+            self._executor.result_queue.put(results)
+
+    def adopted(self, key: Any) -> None:
+        """Forget the launches of a key whose pod this scheduler has taken over: it is the provider's."""
+        while (entry := self._queue.launches.newest(key, lambda one: not one.queued)) is not None:
+            self._queue.launches.forget(key, entry)
+
+    def revoked(self, key: Any) -> list[Entry]:
+        """Forget all launches of a key that the scheduler revoked; returns those that may have a pod."""
+        found = []
+        while (entry := self._queue.launches.current(key)) is not None:
+            self._queue.launches.forget(key, entry)
+            if entry.pod is not None:
+                found.append(entry)
+        return found
+
+    def _forget_older(self, entry: Entry) -> None:
+        launches, key = self._queue.launches, entry.job.key
+        while (older := launches.newest(key, lambda one: one is not entry and not one.queued)) is not None:
+            launches.forget(key, older)
+
+
+def _is_adoption(state: Any) -> bool:
+    return str(getattr(state, "value", state)).lower() == ADOPTED
+
+
+def _number(version: Any) -> int | None:
+    """A resource version as the number of the store's revision; None for one that is none."""
+    try:
+        return int(version)
+    except (TypeError, ValueError):
+        return None
