@@ -69,8 +69,8 @@ def pods(audit_log: Path, journal: Path) -> tuple[list[Pod], dict[int, int]]:
         elif (named := newest.get(event["objectRef"].get("name", ""))) is not None:
             _apply_request(named, event)
     for line in _lines(journal):
-        if (pod := found.get(line["pod"])) is not None:
-            _apply_journal(pod, line)
+        if (played := found.get(line["pod"])) is not None:
+            _apply_journal(played, line)
     return sorted(found.values(), key=lambda pod: pod.created_at), statuses
 
 

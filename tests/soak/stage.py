@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
+import psutil  # type: ignore[import-untyped]  # two calls, and no stubs in the environment
 
 from tests.soak.plan import HEALTH_THRESHOLD, QUEUED_TIMEOUT
 from tests.support import airflow_database

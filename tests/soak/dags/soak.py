@@ -12,15 +12,15 @@ RETRIES = {"retries": 6, "retry_delay": timedelta(seconds=1)}
 with DAG("soak", schedule=None, default_args=RETRIES) as dag:
 
     @task
-    def plain(number):
+    def plain(number: int) -> int:
         return number
 
     @task
-    def retried(number):
+    def retried(number: int) -> int:
         return number
 
     @task
-    def deferred(number):
+    def deferred(number: int) -> int:
         return number
 
     plain.override(task_id="plain").expand(number=list(range(76)))
