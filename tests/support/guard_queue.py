@@ -14,6 +14,7 @@ from airflow_steadfast.launch_guard.launch import Launch, PodRef
 from airflow_steadfast.launch_guard.queue import GuardedQueue
 from airflow_steadfast.launch_guard.rows import Row
 from airflow_steadfast.launch_guard.verdict import Verdict
+from airflow_steadfast.launch_guard.workload import NotComparableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +134,7 @@ def plain_launches(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def launch_of(job: Any) -> Launch:
         if not job.ti_id:
-            raise entry.NotComparableError("unsupported_workload")
+            raise NotComparableError("unsupported_workload")
         return Launch(job.ti_id, 1, key=TaskInstanceKey("d", job.key, "r"))
 
     monkeypatch.setattr(entry, "launch_of", launch_of)
