@@ -11,9 +11,9 @@ IMPLS = ("steadfast", "upstream")
 SCHEDULERS = ("a", "b")
 PER_RUN = 100
 """Task instances of one run of the Dag."""
-HEALTH_THRESHOLD = 12
+HEALTH_THRESHOLD = 20
 """Seconds after which a scheduler without a heartbeat counts as dead (scheduler_health_check_threshold)."""
-QUEUED_TIMEOUT = 60
+QUEUED_TIMEOUT = 90
 """Seconds after which a queued task instance is launched again (task_queued_timeout)."""
 
 Kind = Literal[
