@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kubernetes.client import models as k8s
 
 from tests.support.apiserver import ApiServer, api_server
+from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.guard_fixtures import database, fresh_process_state, server, tasks
 
 if TYPE_CHECKING:
@@ -33,6 +35,20 @@ def cluster() -> Iterator[ApiServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def started_proxy(cluster: ApiServer) -> Iterator[FaultProxy]:
+    with fault_proxy(cluster) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(started_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
+    """A fault proxy that executors started after this one is asked for talk through."""
+    monkeypatch.setenv("TESTED_KUBECONFIG", str(started_proxy.kubeconfig))
+    yield started_proxy
+    started_proxy.clear()
+
+
 @pytest.fixture
 def namespace(cluster: ApiServer) -> str:
     name = f"workers-{next(_NUMBERS)}"
@@ -53,14 +69,18 @@ def start_executor(
 ) -> Iterator[Callable[..., Any]]:
     """Start a real executor, guarded or (``stock=True``) the provider's own; ended after the test."""
     from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor
+    from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_utils import ResourceVersion
 
     from airflow_steadfast.launch_guard.executor import GuardedKubernetesExecutor
 
+    # Its watchers have been started by another test's executor of this process, perhaps: with the
+    # resource version that was reached then, they would not tell of this namespace's first pods.
+    ResourceVersion().resource_version.clear()
     template = tmp_path / "template.yaml"
     template.write_text(TEMPLATE, encoding="utf-8")
     options = {
         "IN_CLUSTER": "False",
-        "CONFIG_FILE": str(cluster.kubeconfig),
+        "CONFIG_FILE": os.environ.get("TESTED_KUBECONFIG", str(cluster.kubeconfig)),
         "NAMESPACE": namespace,
         "POD_TEMPLATE_FILE": str(template),
         "WORKER_CONTAINER_REPOSITORY": "docker.io/apache/airflow",
@@ -69,12 +89,13 @@ def start_executor(
         "TASK_PUBLISH_MAX_RETRIES": "-1",
     }
     for name, value in options.items():
-        monkeypatch.setenv(f"AIRFLOW__KUBERNETES_EXECUTOR__{name}", value)
+        if f"AIRFLOW__KUBERNETES_EXECUTOR__{name}" not in os.environ:
+            monkeypatch.setenv(f"AIRFLOW__KUBERNETES_EXECUTOR__{name}", value)
     started = []
 
-    def start(*, stock: bool = False) -> Any:
+    def start(*, stock: bool = False, job_id: int = 1) -> Any:
         executor = (KubernetesExecutor if stock else GuardedKubernetesExecutor)(parallelism=100)
-        executor.job_id = 1
+        executor.job_id = job_id
         executor.start()
         started.append(executor)
         return executor

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Worker pods of a real executor on a kube-apiserver without a kubelet: driven, looked at, and played."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tests.support.apiserver import ApiServer
+
+BEATS = 200
+
+
+def submit(executor: Any, workloads: Iterable[Any]) -> None:
+    """Queue workloads as the scheduler does."""
+    for workload in workloads:
+        executor.queue_workload(workload, None)
+
+
+def beat(executor: Any, done: Callable[[], bool] = lambda: True) -> None:
+    """Run scheduler loops, at least one, until ``done``; raises AssertionError if it never is."""
+    for _ in range(BEATS):
+        executor.heartbeat()
+        if done():
+            return
+        time.sleep(0.1)
+    raise AssertionError("the executor never got there")
+
+
+def states(executor: Any) -> dict[str, str]:
+    """What the executor would tell the scheduler, by task; QUEUED left out."""
+    return {
+        key.task_id: str(getattr(state, "value", state))
+        for key, (state, _) in executor.event_buffer.items()
+        if str(getattr(state, "value", state)) != "queued"
+    }
+
+
+def task_ids(pods: Iterable[Any]) -> list[str]:
+    """The task of each pod, sorted: a task twice is a task with two pods."""
+    return sorted(pod.metadata.annotations["task_id"] for pod in pods)
+
+
+def play(cluster: ApiServer, pod: Any, phase: str, reason: str = "") -> None:
+    """Write a pod's phase as a kubelet does; ``reason`` is why its container ended."""
+    from kubernetes.client import models as k8s
+
+    status: dict[str, Any] = {"phase": phase}
+    if phase in {"Failed", "Succeeded"}:
+        ended = k8s.V1ContainerStateTerminated(
+            exit_code=0 if phase == "Succeeded" else 1, reason=reason or "Completed"
+        )
+        status["container_statuses"] = [
+            k8s.V1ContainerStatus(
+                name="base",
+                image="none",
+                image_id="none",
+                ready=False,
+                restart_count=0,
+                state=k8s.V1ContainerState(terminated=ended),
+            )
+        ]
+    cluster.client().patch_namespaced_pod_status(
+        pod.metadata.name, pod.metadata.namespace, k8s.V1Pod(status=k8s.V1PodStatus(**status))
+    )
+
+
+def creates(cluster: ApiServer, namespace: str) -> list[int]:
+    """The server's answers to each create of a pod."""
+    return [
+        request.status
+        for request in cluster.requests()
+        if request.verb == "create" and request.namespace == namespace
+    ]
