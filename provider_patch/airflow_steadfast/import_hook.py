@@ -22,6 +22,8 @@ log = logging.getLogger("airflow_steadfast")
 
 OPERATOR_MODULE = "airflow.providers.cncf.kubernetes.operators.pod"
 OPERATOR_CLASS = "KubernetesPodOperator"
+TRIGGER_MODULE = "airflow.providers.cncf.kubernetes.triggers.pod"
+TRIGGER_CLASS = "KubernetesPodTrigger"
 
 
 class PostImportFinder:
@@ -78,11 +80,14 @@ def install() -> None:
     """Install the hook, or patch at once where the operator is imported already. Idempotent."""
     if installed():
         return
-    finder = PostImportFinder(OPERATOR_MODULE, patch_operator)
-    sys.meta_path.insert(0, finder)
-    module = sys.modules.get(OPERATOR_MODULE)
-    if module is not None and hasattr(module, OPERATOR_CLASS):
-        patch_operator(module)
+    for name, class_name, patch in (
+        (TRIGGER_MODULE, TRIGGER_CLASS, patch_trigger),
+        (OPERATOR_MODULE, OPERATOR_CLASS, patch_operator),
+    ):
+        sys.meta_path.insert(0, PostImportFinder(name, patch))
+        module = sys.modules.get(name)
+        if module is not None and hasattr(module, class_name):
+            patch(module)
 
 
 def installed() -> bool:
@@ -113,6 +118,17 @@ def patch_operator(module: ModuleType) -> None:
         message = "The durable pod is not active, %s stays native: %r"
         log.error(message, OPERATOR_CLASS, error)  # noqa: TRY400 - one line
         _note_inactive()
+
+
+def patch_trigger(module: ModuleType) -> None:
+    """Let the pod trigger watch and delete the pod of the uid that it was given. Never raises.
+
+    Needs no switch: a trigger gets a uid from a durable task only, and any other is as it was.
+    """
+    try:
+        importlib.import_module("airflow_steadfast.durable_pod.trigger").install(module)
+    except Exception as error:
+        log.warning("%s watches its pod by name only: %r", TRIGGER_CLASS, error)
 
 
 def _note_inactive() -> None:

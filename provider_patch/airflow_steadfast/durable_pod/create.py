@@ -13,12 +13,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException
-from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import API_RETRIES
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
+from airflow_steadfast.durable_pod import patience
 from airflow_steadfast.durable_pod.lookup import read
-from airflow_steadfast.durable_pod.session import TASK_ANNOTATION
+from airflow_steadfast.durable_pod.task import TASK_ANNOTATION
 from airflow_steadfast.kube import pods
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ NAME_WAIT_SECONDS = 90.0
 """How long a terminating pod's name is waited for: Kubernetes' default grace of 30 s and a margin."""
 
 _CONFLICT = 409
-_TRANSIENT = frozenset({429, 500, 502, 503, 504})
-_LONGEST_DELAY = 15.0
 
 
 class PodNameTakenError(AirflowException):
@@ -47,6 +45,7 @@ def create(session: Session, request: Any, intent: Identity) -> tuple[Any, bool]
     """
     _annotate(session, request, intent)
     session.record.write_intent(intent)
+    session.intent = intent
     pod, adopted = _post_until_answered(session, request, intent)
     uid = pods.uid(pod)
     known = intent.with_uid(uid) if uid is not None else intent
@@ -67,25 +66,27 @@ def _annotate(session: Session, request: Any, intent: Identity) -> None:
 
 def _post_until_answered(session: Session, request: Any, intent: Identity) -> tuple[Any, bool]:
     """Return the pod and whether it had been there; a lost or transient answer is asked for again."""
-    deadline = time.monotonic() + NAME_WAIT_SECONDS
+    name_deadline = time.monotonic() + NAME_WAIT_SECONDS
+    deadline = time.monotonic() + patience.OUTAGE_SECONDS
+    what = f"create of pod {intent.namespace}/{intent.name}"
     failures = 0
     while True:
         try:
-            return session.operator.pod_manager.run_pod_async(request), False
+            pod = session.operator.pod_manager.run_pod_async(
+                request, _request_timeout=patience.REQUEST_TIMEOUT
+            )
         except (ApiException, HTTPError) as error:  # noqa: PERF203 - each round is a request
             if _says_already_exists(error):
-                found = _settle_conflict(session, intent, deadline)
+                found = _settle_conflict(session, intent, name_deadline)
                 if found is not None:
                     return found, True
                 continue
             failures += 1
-            if not _is_transient(error) or failures >= API_RETRIES:
+            repeatable = patience.is_transient(error) or getattr(error, "status", None) == _CONFLICT
+            if not repeatable or not patience.wait(error, failures, deadline, what):
                 raise
-            delay = _delay(error, failures)
-            log.warning(
-                "create of pod %s/%s: %s; again in %.0f s", intent.namespace, intent.name, error, delay
-            )
-            time.sleep(delay)
+        else:
+            return pod, False
 
 
 def _settle_conflict(session: Session, intent: Identity, deadline: float) -> Any:
@@ -119,17 +120,3 @@ def _says_already_exists(error: Exception) -> bool:
         return json.loads(getattr(error, "body", "") or "{}").get("reason") == "AlreadyExists"
     except (ValueError, AttributeError):
         return True
-
-
-def _is_transient(error: Exception) -> bool:
-    if isinstance(error, ApiException):
-        return error.status in _TRANSIENT or error.status == _CONFLICT
-    return True
-
-
-def _delay(error: Exception, failures: int) -> float:
-    """Return seconds to wait: what the server asks for, else doubling from 1."""
-    asked = (getattr(error, "headers", None) or {}).get("Retry-After")
-    if asked is not None and str(asked).isdigit():
-        return float(asked)
-    return min(2.0 ** (failures - 1), _LONGEST_DELAY)

@@ -17,14 +17,16 @@ import logging
 from typing import Any
 
 from airflow_steadfast import capabilities, settings
-from airflow_steadfast.durable_pod import parameters
+from airflow_steadfast.durable_pod import methods, parameters, trigger
+from airflow_steadfast.durable_pod import session as sessions
 
 log = logging.getLogger("airflow_steadfast.durable_pod")
 
 MARK = "_steadfast_durable_mode"
-"""Class attribute, once patched: "durable", or "reattach_on_restart" where there is no task state store."""
+"""Class attribute, once patched: "durable" with a task state store; without one "exact_identity", or
+"reattach_on_restart" where only the parameter is given its meaning."""
 
-_METHODS = "airflow_steadfast.durable_pod.methods"
+_TRIGGERS = "airflow.providers.cncf.kubernetes.triggers.pod"
 
 
 class SeamMismatchError(RuntimeError):
@@ -36,33 +38,42 @@ def install(module: Any) -> None:
 
     Raises SeamMismatchError, with nothing changed, where the class does not fit.
     """
-    make_durable(module.KubernetesPodOperator)
+    make_durable(module.KubernetesPodOperator, exact=settings.current().exact_identity)
 
 
-def make_durable(operator: type[Any]) -> str:
+def make_durable(operator: type[Any], *, exact: bool = True) -> str:
     """Patch an operator class once and return its mode (see MARK); a patched class's subclass has it already.
 
-    Raises SeamMismatchError, with nothing changed, where the class does not fit.
+    ``exact`` asks for the exact identity where there is no task state store. Raises SeamMismatchError,
+    with nothing changed, where the class does not fit.
     """
     mode: str | None = getattr(operator, MARK, None)
-    if mode is not None:
-        return mode
     has_store = capabilities.has_task_state_store(capabilities.versions())
-    changes: dict[str, Any] = {"__init__": _initializer(operator, has_store=has_store)}
-    mode = "reattach_on_restart"
-    if has_store:
-        # Only here: the module needs helpers that providers for older Airflows do not have.
-        methods = importlib.import_module(_METHODS)
-        lost = capabilities.missing_seam(operator, methods.SEAMS) or _missing(operator, methods.READ_SEAMS)
-        if lost:
-            raise SeamMismatchError(lost)
-        changes.update(methods.build(operator))
-        mode = "durable"
+    wanted = "durable" if has_store else "exact_identity" if exact else "reattach_on_restart"
+    if mode is not None and (mode == wanted or not exact):
+        return mode
+    changes: dict[str, Any] = {MARK: wanted}
+    if mode is None:
+        changes["__init__"] = _initializer(operator, has_store=has_store)
+    if has_store or exact:
+        # Only here: the trigger and the operator's methods are of no concern to the parameter.
+        changes |= _methods_of(operator)
+        changes[sessions.EXACT_MARK] = not has_store
     for name, change in changes.items():
         setattr(operator, name, change)
-    setattr(operator, MARK, mode)
-    log.debug("%s works in mode %s", operator.__name__, mode)
-    return mode
+    log.debug("%s works in mode %s", operator.__name__, wanted)
+    return wanted
+
+
+def _methods_of(operator: type[Any]) -> dict[str, Any]:
+    lost = capabilities.missing_seam(operator, methods.SEAMS) or _missing(operator, methods.READ_SEAMS)
+    if lost:
+        raise SeamMismatchError(lost)
+    try:
+        trigger.install(importlib.import_module(_TRIGGERS))
+        return methods.build(operator)
+    except (TypeError, AttributeError, ImportError) as error:
+        raise SeamMismatchError(str(error)) from error
 
 
 def _missing(operator: type[Any], names: tuple[str, ...]) -> str:

@@ -17,21 +17,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException
-from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import generic_api_retry
 from airflow.providers.cncf.kubernetes.operators import pod as provider
 from kubernetes.client.exceptions import ApiException
 
-from airflow_steadfast.durable_pod.session import note_of
+from airflow_steadfast.durable_pod import ended, patience
+from airflow_steadfast.durable_pod.task import note_of
 from airflow_steadfast.kube import pods
 
 if TYPE_CHECKING:
     from airflow_steadfast.durable_pod.identity import Identity
     from airflow_steadfast.durable_pod.session import Session
 
-_FORBIDDEN = 403
-_NOT_FOUND = 404
+FORBIDDEN = 403
+NOT_FOUND = 404
 
-_CHECKED = "checked"
+CHECKED = "checked"
 """A try has dealt with the pod's end and stamped it: as good as a finished identity, so never counted."""
 
 
@@ -41,84 +41,106 @@ class PodReadForbiddenError(AirflowException):
 
 @dataclass(frozen=True)
 class Answer:
-    """What the stored identity led to.
+    """What the stored identity, or the labels, led to.
 
-    Exactly one of these holds: ``pod`` is the one to follow (``harvest`` where it has succeeded
-    already); ``search`` is the reason for a label search; neither, and a fresh pod is right:
-    ``leftover`` is then the old pod to be put away first, ``intent`` the name to create under.
+    Exactly one of these holds: ``pod`` is the one to follow (``harvest`` where its work is done
+    already, ``taken_over`` where a user's clear came between); ``lost`` is one whose work is done and
+    whose result cannot be had; ``search`` is the reason for a label search; none of them, and a fresh
+    pod is right: ``leftovers`` are then the old pods to be put away first, ``intent`` the name to
+    create under.
     """
 
     pod: Any = None
     harvest: bool = False
+    taken_over: bool = False
+    lost: Any = None
     search: str | None = None
-    leftover: Any = None
+    leftovers: tuple[Any, ...] = ()
     intent: Identity | None = None
 
 
 def by_identity(session: Session, identity: Identity) -> Answer:
     """Ask the API server for the pod of a stored identity. No label search.
 
-    Raises PodReadForbiddenError, or the client's error after the provider's own retries.
+    Raises PodReadForbiddenError, or the client's error after ``patience.OUTAGE_SECONDS``.
     """
     if identity.state == "finished":
         return Answer()
     pod = read(session, identity.name, identity.namespace)
-    cleared = _was_cleared(session, identity)
+    cleared = was_cleared(session, identity.max_tries, identity.try_number)
     problem = _problem(session, identity, pod)
-    if problem == _CHECKED or (problem is not None and cleared):
+    if problem == CHECKED or (problem is not None and cleared):
         return Answer()
     if pod is None and identity.is_intent:
         return Answer(intent=identity)
     if problem is not None:
         return Answer(search=problem)
-    done = pods.has_succeeded(pod)
-    if cleared or pods.has_failed(pod) or (done and not _can_be_harvested(session)):
-        return Answer(leftover=pod)
-    return Answer(pod=pod, harvest=done)
+    return judge(session, pod, cleared=cleared)
+
+
+def judge(session: Session, pod: Any, *, cleared: bool) -> Answer:
+    """Return what to do with a pod that is certainly this task's, neither terminating nor checked."""
+    outcome = ended.outcome(session.operator, pod)
+    if outcome == "live":
+        if cleared and session.chosen("on_clear") == "fresh":
+            return Answer(leftovers=(pod,))
+        return Answer(pod=pod, taken_over=cleared)
+    if cleared or outcome == "failed" or (outcome == "done" and session.chosen("on_finished") == "rerun"):
+        return Answer(leftovers=(pod,))
+    if outcome == "lost":
+        return Answer(lost=pod)
+    return Answer(pod=pod, harvest=True)
 
 
 def by_labels(session: Session, namespace: str) -> Answer:
-    """Search for the task's pod by its labels, as the provider does, but never among dead pods.
+    """Search for the task's pod by its labels, but never among dead or foreign pods.
 
-    Terminating and already checked pods are no candidates. A pod that failed, or succeeded without
-    a result that can be taken, becomes the ``leftover``. Raises the provider's
-    FoundMoreThanOnePodFailure where several candidates are left: which one is a guess.
+    Only the labels that Airflow derives from the task instance are searched: a user's labels may have
+    changed between two tries. Terminating pods, checked ones and those whose annotation names another
+    task instance or Airflow are no candidates. Raises the provider's FoundMoreThanOnePodFailure where
+    several candidates are left, annotations included: which one is a guess then.
     """
     operator = session.operator
-    selector = operator._build_find_pod_label_selector(session.context, exclude_checked=True)  # noqa: SLF001 - the seam
+    selector = _selector(session)
 
-    @generic_api_retry
     def search() -> list[Any]:
-        return list(operator.client.list_namespaced_pod(namespace=namespace, label_selector=selector).items)
+        listed = operator.client.list_namespaced_pod(
+            namespace=namespace, label_selector=selector, _request_timeout=patience.REQUEST_TIMEOUT
+        )
+        return list(listed.items)
 
-    present = [pod for pod in search() if not pods.is_terminating(pod)]
-    candidates = [pod for pod in present if not pods.has_failed(pod) and not pods.has_succeeded(pod)]
-    harvests = [pod for pod in present if pods.has_succeeded(pod) and _is_unfinished_work(session, pod)]
-    if len(candidates) + len(harvests) > 1:
+    found = patience.call(search, "label search")
+    present = [pod for pod in found if not pods.is_terminating(pod) and not session.task.is_foreign(pod)]
+    answers = [_judge_found(session, pod) for pod in present]
+    followed = [answer for answer in answers if answer.pod is not None or answer.lost is not None]
+    if len(followed) > 1:
+        # A pod that says for whom it was made is better than one that only looks like it.
+        sure = [answer for answer in followed if session.task.made(answer.pod or answer.lost)]
+        followed = sure if len(sure) == 1 else followed
+    if len(followed) > 1:
         raise provider.FoundMoreThanOnePodFailure(f"More than one pod running with labels {selector}")
-    if candidates:
-        return Answer(pod=candidates[0])
-    if harvests:
-        return Answer(pod=harvests[0], harvest=True)
-    return Answer(leftover=present[0]) if len(present) == 1 else Answer()
+    if followed:
+        return followed[0]
+    return Answer(leftovers=tuple(pod for answer in answers for pod in answer.leftovers))
 
 
-def read(session: Session, name: str, namespace: str) -> Any:
+def read(session: Session, name: str, namespace: str, *, seconds: float = patience.OUTAGE_SECONDS) -> Any:
     """Return the pod, or None where there is none of this name.
 
-    Raises PodReadForbiddenError for a 403, else the client's error after the provider's own retries.
+    Raises PodReadForbiddenError for a 403, else the client's error after ``seconds`` of patience.
     """
 
-    @generic_api_retry
     def get() -> Any:
-        return session.operator.hook.get_pod(name, namespace)
+        return session.operator.client.read_namespaced_pod(
+            name, namespace, _request_timeout=patience.REQUEST_TIMEOUT
+        )
 
     try:
-        return get()
+        return patience.call(get, f"reading pod {namespace}/{name}", seconds=seconds)
     except ApiException as error:
-        if error.status == _NOT_FOUND:
+        if error.status == NOT_FOUND:
             return None
-        if error.status == _FORBIDDEN:
+        if error.status == FORBIDDEN:
             raise PodReadForbiddenError(
                 f"the worker may not read the pod {namespace}/{name} (403), so it cannot tell whether its "
                 f'work still runs. Grant its ServiceAccount "get" on "pods" in namespace {namespace!r}'
@@ -126,15 +148,34 @@ def read(session: Session, name: str, namespace: str) -> Any:
         raise
 
 
+def was_cleared(session: Session, max_tries: int | None, try_number: int | None) -> bool:
+    """Return whether a user has cleared the task since a try with these numbers.
+
+    Airflow raises ``max_tries`` on a clear, and only then; or, where the task ran at that moment, leaves
+    it and starts a try that the retries do not allow for.
+    """
+    task = session.task
+    if max_tries is None or task.max_tries is None:
+        return False
+    if max_tries != task.max_tries:
+        return True
+    return task.is_beyond_its_retries and try_number is not None and try_number < task.try_number
+
+
+def is_checked(session: Session, pod: Any) -> bool:
+    """Return whether a try has stamped the pod as dealt with."""
+    return pods.label(pod, session.operator.POD_CHECKED_KEY) == "True"
+
+
 def _problem(session: Session, identity: Identity, pod: Any) -> str | None:
-    """Return why what was read is not to be followed: a fallback reason, _CHECKED, or None for no reason."""
+    """Return why what was read is not to be followed: a fallback reason, CHECKED, or None for no reason."""
     if pod is None:
         moved = None not in (identity.cluster, session.cluster) and identity.cluster != session.cluster
         return "other" if moved else "pod_gone"
     if not _is_the_one(session, identity, pod):
         return "uid_mismatch"
-    if pods.label(pod, session.operator.POD_CHECKED_KEY) == "True":
-        return _CHECKED
+    if is_checked(session, pod):
+        return CHECKED
     return "terminating" if pods.is_terminating(pod) else None
 
 
@@ -144,31 +185,35 @@ def _is_the_one(session: Session, identity: Identity, pod: Any) -> bool:
         return pods.uid(pod) == identity.uid
     if identity.launch is not None:
         return pods.annotation(pod, pods.LAUNCH_ANNOTATION) == identity.launch
-    # A value of the provider has neither: only the labels can tell, as in its own search.
-    wanted = session.operator._get_ti_pod_labels(session.context, include_try_number=False)  # noqa: SLF001 - the seam
-    return all(pods.label(pod, key) == value for key, value in wanted.items())
+    # A value of the provider has neither: only what the pod says of itself can tell.
+    if note_of(pod):
+        return session.task.made(pod)
+    return all(pods.label(pod, key) == value for key, value in _identity_labels(session).items())
 
 
-def _was_cleared(session: Session, identity: Identity) -> bool:
-    """Return whether a user has cleared the task since: Airflow raises ``max_tries`` then, and only then."""
-    stored, now = identity.max_tries, session.task.max_tries
-    return stored is not None and now is not None and stored != now
+def _identity_labels(session: Session) -> dict[str, str]:
+    labels: dict[str, str] = session.operator._get_ti_pod_labels(session.context, include_try_number=False)  # noqa: SLF001 - the seam
+    return labels
 
 
-def _can_be_harvested(session: Session) -> bool:
-    """Return whether the result of a pod in phase Succeeded can still be taken.
+def _selector(session: Session) -> str:
+    labels = _identity_labels(session)
+    wanted = [f"{key}={value}" for key, value in sorted(labels.items())]
+    if "map_index" not in labels:
+        # Without it the pods of a mapped task of the same name would be found too.
+        wanted.append("!map_index")
+    return ",".join([*wanted, f"{session.operator.POD_CHECKED_KEY}!=True", "!airflow-worker"])
 
-    Its XCom cannot: the container that serves it has ended with the pod.
+
+def _judge_found(session: Session, pod: Any) -> Answer:
+    """Judge a pod that labels have led to.
+
+    A finished one is taken only where its annotation vouches for it: an end that nobody can assign to
+    this run of the task is no result.
     """
-    return not session.operator.do_xcom_push
-
-
-def _is_unfinished_work(session: Session, pod: Any) -> bool:
-    """Return whether a succeeded pod was found whose result no try has taken and no user has discarded."""
     noted = note_of(pod)
-    return (
-        _can_be_harvested(session)
-        and session.task.made(pod)
-        and noted.get("max_tries") == session.task.max_tries
-        and noted.get("try") != session.task.try_number
-    )
+    answer = judge(session, pod, cleared=was_cleared(session, noted.get("max_tries"), noted.get("try")))
+    vouched = session.task.made(pod) and noted.get("try") != session.task.try_number
+    if (answer.harvest or answer.lost is not None) and not vouched:
+        return Answer(leftovers=(pod,))
+    return answer

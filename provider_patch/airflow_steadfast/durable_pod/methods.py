@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
-from airflow_steadfast.durable_pod import faults, lookup, reattach, termination
+from airflow_steadfast.durable_pod import deletion, ending, faults, following, reattach, resume, termination
 from airflow_steadfast.durable_pod import session as sessions
 from airflow_steadfast.kube import pods
 
@@ -32,38 +33,43 @@ DELIBERATE = (AirflowException, ApiException, HTTPError)
 SEAMS: Mapping[str, tuple[str, ...]] = {
     "get_or_create_pod": ("self", "pod_request_obj", "context"),
     "find_pod": ("self", "namespace", "context", "exclude_checked"),
-    "process_pod_deletion": ("self", "pod", "reraise"),
-    "post_complete_action": ("self", "pod", "remote_pod", "context"),
+    "patch_already_checked": ("self", "pod", "reraise"),
+    "cleanup": ("self", "pod", "remote_pod", "context"),
+    "execute_sync": ("self", "context"),
+    "execute_async": ("self", "context"),
+    "trigger_reentry": ("self", "context", "event"),
     "on_kill": ("self",),
 }
 """The methods that are wrapped, with the parameters that must be there."""
 
-READ_SEAMS = (
-    "_build_find_pod_label_selector",
-    "_get_ti_pod_labels",
-    "patch_already_checked",
-    "POD_CHECKED_KEY",
-)
+READ_SEAMS = ("_get_ti_pod_labels", "POD_CHECKED_KEY")
 """What else of the class is used."""
 
 
-class PodReplacedError(AirflowException):
-    """Another pod now has the name of the pod that this try follows."""
+def build(owner: type[Any]) -> dict[str, Any]:
+    """Return the wrappers of ``owner``'s present methods, by name. Changes nothing.
 
-
-class TaskKilledError(AirflowException):
-    """The task was told to stop before its pod had ended."""
-
-
-def build(owner: type[Any]) -> dict[str, Callable[..., Any]]:
-    """Return the wrappers of ``owner``'s present methods, by name. Changes nothing."""
-    return {
+    Raises TypeError where ``pod_manager`` is no cached property.
+    """
+    manager = owner.pod_manager
+    if not isinstance(manager, functools.cached_property):
+        raise TypeError(f"{owner.__name__}.pod_manager is no cached property")
+    built: dict[str, Any] = {
+        "pod_manager": following.manager_property(manager),
         "get_or_create_pod": _get_or_create_pod(owner.get_or_create_pod),
         "find_pod": _find_pod(owner.find_pod),
-        "process_pod_deletion": _process_pod_deletion(owner.process_pod_deletion),
-        "post_complete_action": _post_complete_action(owner.post_complete_action),
+        "patch_already_checked": _patch_already_checked(owner.patch_already_checked),
+        "cleanup": _cleanup(owner.cleanup),
+        "execute_sync": _run(owner.execute_sync),
+        "execute_async": _run(owner.execute_async),
+        "trigger_reentry": _run(resume.wrap_reentry(owner.trigger_reentry)),
         "on_kill": _on_kill(owner.on_kill),
     }
+    if hasattr(owner, "_write_logs"):
+        built["_write_logs"] = resume.wrap_write_logs(owner._write_logs)  # noqa: SLF001 - the seam
+    if hasattr(owner, "resume_execution"):
+        built["resume_execution"] = resume.wrap_resume_execution(owner.resume_execution)
+    return built
 
 
 def _get_or_create_pod(native: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,11 +80,15 @@ def _get_or_create_pod(native: Callable[..., Any]) -> Callable[..., Any]:
             if self.reattach_on_restart:
                 session = sessions.begin(self, context)
             if session is not None:
+                termination.refuse_a_killed_task(self)
                 return reattach.obtain_pod(session, pod_request_obj)
         except DELIBERATE:
             raise
         except Exception as error:
             faults.note("finding or creating the pod", error, session)
+            if session is not None and session.identity is not None:
+                # The pod is there and known: a second one would be the worse fault.
+                return self.pod
         return native(self, pod_request_obj, context)
 
     return get_or_create_pod
@@ -90,63 +100,80 @@ def _find_pod(native: Callable[..., Any]) -> Callable[..., Any]:
         session = sessions.current(self)
         if session is None or session.identity is None:
             return native(self, namespace, context, exclude_checked=exclude_checked)
-        return _read_again(session)
+        return following.find_followed(session)
 
     return find_pod
 
 
-def _read_again(session: Session) -> Any:
-    """Return this try's pod as it is now, None where it is gone. Raises PodReplacedError for a namesake."""
-    identity = session.identity
-    if identity is None:
-        return None
-    pod = lookup.read(session, identity.name, identity.namespace)
-    if pod is not None and identity.uid is not None and pods.uid(pod) != identity.uid:
-        raise PodReplacedError(
-            f"pod {identity.namespace}/{identity.name} is no longer the one that this try follows (uid "
-            f"{identity.uid}): {pods.describe(pod)} has taken its name"
-        )
-    return pod
-
-
-def _process_pod_deletion(native: Callable[..., Any]) -> Callable[..., Any]:
+def _patch_already_checked(native: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(native)
-    def process_pod_deletion(self: Any, pod: Any, *, reraise: bool = True) -> Any:
+    def patch_already_checked(self: Any, pod: Any, *, reraise: bool = True) -> None:
         if sessions.current(self) is None or pod is None or pods.uid(pod) is None:
-            return native(self, pod, reraise=reraise)
-        with termination.uid_bound_deletes(self):
-            return native(self, pod, reraise=reraise)
+            native(self, pod, reraise=reraise)
+            return
+        try:
+            deletion.stamp_checked(self, pod)
+        except Exception:
+            if reraise:
+                raise
+            log.warning("pod %s could not be stamped as checked", pods.describe(pod), exc_info=True)
 
-    return process_pod_deletion
+    return patch_already_checked
 
 
-def _post_complete_action(native: Callable[..., Any]) -> Callable[..., Any]:
+def _cleanup(native: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(native)
-    def post_complete_action(self: Any, *args: Any, **keywords: Any) -> Any:
+    def cleanup(self: Any, pod: Any, remote_pod: Any, *args: Any, **keywords: Any) -> Any:
         session = sessions.current(self)
-        if session is not None and session.is_orphaned:
-            # The scheduler will start another try, and that one is to find the pod as it is.
-            log.warning("the task's supervisor is gone: the pod is left for the next try")
+        error = sys.exc_info()[1]
+        if session is not None and error is None:
+            termination.forgive_late_stop(session, remote_pod)
+        left = None if session is None else termination.why_left(session, error, remote_pod)
+        if left is not None:
+            log.warning("the pod is not cleaned up: %s", left)
             return None
+        if session is not None:
+            # What is told from here on comes too late to matter: the pod has ended, or is given up.
+            session.closed = True
         succeeded = False
         try:
-            result = native(self, *args, **keywords)
-            succeeded = True
+            result = native(self, pod, remote_pod, *args, **keywords)
+            succeeded = error is None
         finally:
-            pod, remote_pod = keywords.get("pod"), keywords.get("remote_pod")
-            termination.end_try(self, keywords.get("context"), pod, remote_pod, succeeded=succeeded)
-        if session is not None and self._killed:
-            # The provider returns here, and Airflow records the half done work as a success. Where a user
-            # has set the state already, the server keeps that one.
-            raise TaskKilledError(f"the task was killed while it followed {_name_of(session)}")
+            ending.end_try(self, keywords.get("context"), pod, remote_pod, succeeded=succeeded)
         return result
 
-    return post_complete_action
+    return cleanup
 
 
-def _name_of(session: Session) -> str:
-    identity = session.identity
-    return f"pod {identity.namespace}/{identity.name}" if identity is not None else "its pod"
+def _run(native: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a method that follows the pod: a task that was told to stop never leaves it as a success."""
+
+    @functools.wraps(native)
+    def run(self: Any, *args: Any, **keywords: Any) -> Any:
+        try:
+            result = native(self, *args, **keywords)
+        except termination.DEFERRALS:
+            raise
+        except BaseException as error:
+            session = sessions.current(self)
+            if session is None or session.closed or not session.stop_requested:
+                raise
+            killed = termination.conclude(session)
+            if isinstance(error, termination.STOPS) and not isinstance(error, termination.StopFollowing):
+                raise
+            raise killed from None
+        else:
+            session = sessions.current(self)
+            if session is not None and not session.closed and session.stop_requested:
+                raise termination.conclude(session)
+            return result
+        finally:
+            session = sessions.current(self)
+            if session is not None:
+                session.closed = True
+
+    return run
 
 
 def _on_kill(native: Callable[..., Any]) -> Callable[..., Any]:
@@ -156,6 +183,6 @@ def _on_kill(native: Callable[..., Any]) -> Callable[..., Any]:
         if session is None:
             native(self)
         else:
-            termination.kill(session, functools.partial(native, self))
+            termination.on_kill(session)
 
     return on_kill

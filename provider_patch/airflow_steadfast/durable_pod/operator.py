@@ -19,7 +19,15 @@ class DurableKubernetesPodOperator(KubernetesPodOperator):
     Takes the same parameters, ``durable`` (default: ``[steadfast] durable``) among them on every
     provider version. On Airflow 3.3 and newer the pod's name and uid are kept in the task state store
     and a retry reads exactly that pod; the label search is only asked where no identity is stored.
-    Below 3.3 it is the provider's own label search. ``durable=False`` makes a fresh pod in every try.
+    Below 3.3 the pod has a name that every try can work out, and its annotations are the record.
+    ``durable=False`` makes a fresh pod in every try.
+
+    :param on_finished: ``harvest`` (default) or ``rerun``: a pod that succeeded while nobody watched.
+    :param on_lost_xcom: ``rerun`` (default) or ``fail``: work that is done and whose XCom is lost.
+    :param on_clear: ``fresh`` (default) or ``reattach``: a clear while the pod runs without a worker.
+    :param on_unknown_kill: ``keep`` (default) or ``delete``: told to stop, and nobody says why.
+
+    Each of the four may be None, which is the deployment's ``[steadfast]`` setting of the same name.
     """
 
 

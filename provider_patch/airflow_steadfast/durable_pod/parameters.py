@@ -10,7 +10,7 @@ neither                       the deployment's ``[steadfast] durable``, default 
 ============================  ==============================================================
 
 Below Airflow 3.3 there is nothing yet to replace ``reattach_on_restart``, so nobody is warned, and
-``durable`` acts as it: the provider's label search on or off.
+``durable`` acts as it: the provider's label search, or the exact identity where that is on, or neither.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import inspect
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from airflow_steadfast.durable_pod import derived, policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,14 +62,22 @@ def build_init(
 ) -> Callable[..., None]:
     """Return an ``__init__`` over the class's own, undecorated one that gives both parameters this meaning.
 
-    Both are real parameters of its signature, also where the provider knows only one, so that
-    ``default_args`` and ``.partial()`` reach them. ``native`` is called with neither: what it would
-    warn about and decide is decided here. ``deployment_default`` is asked when an operator is made.
+    Both, and those of ``policy.CHOICES``, are real parameters of its signature, also where the provider
+    knows only one, so that ``default_args`` and ``.partial()`` reach them. ``native`` is called with none
+    of them: what it would warn about and decide is decided here. ``deployment_default`` is asked when an
+    operator is made. The operators of ``derived.LEFT_ALONE`` are made as the provider makes them.
     """
+    native_knows = frozenset(inspect.signature(native).parameters)
 
     def __init__(  # noqa: N807 - the method that it becomes
         self: Any, *, durable: bool | None = None, reattach_on_restart: bool | None = None, **keywords: Any
     ) -> None:
+        choices = {name: policy.check(name, keywords.pop(name, None)) for name in policy.CHOICES}
+        if derived.is_left_alone(self):
+            given = {DURABLE: durable, REATTACH: reattach_on_restart}
+            known = {n: v for n, v in given.items() if v is not None and n in native_knows}
+            native(self, **known, **keywords)
+            return
         chosen = choose(durable, reattach_on_restart, default=deployment_default(), has_store=has_store)
         if chosen.warning is not None:
             warnings.warn(chosen.warning, category, stacklevel=2)
@@ -75,13 +85,14 @@ def build_init(
         self.durable = chosen.durable
         # The provider's code, and subclasses, read the older name.
         self.reattach_on_restart = chosen.durable
+        for name, choice in choices.items():
+            setattr(self, name, choice)
 
     signature = inspect.signature(native)
     given = dict(signature.parameters)
-    for name in (DURABLE, REATTACH):
-        given[name] = inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="bool | None"
-        )
+    kinds = dict.fromkeys((DURABLE, REATTACH), "bool | None") | dict.fromkeys(policy.CHOICES, "str | None")
+    for name, kind in kinds.items():
+        given[name] = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
     variadic = [p for p in given.values() if p.kind is inspect.Parameter.VAR_KEYWORD]
     ordered = [p for p in given.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     shown = signature.replace(parameters=[*ordered, *variadic])

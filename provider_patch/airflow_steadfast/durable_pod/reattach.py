@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from airflow_steadfast.durable_pod import create, lookup, termination
+from airflow_steadfast.durable_pod import create, ended, exact_walk, leftovers, lookup
 from airflow_steadfast.kube import pods
 
 if TYPE_CHECKING:
@@ -31,8 +31,10 @@ def obtain_pod(session: Session, request: Any) -> Any:
     """Return the pod that this try follows: an earlier try's, or a fresh one made of ``request``.
 
     ``request`` gets the name, namespace and annotations under which the pod is created. Afterwards
-    ``session.identity`` is known. Raises the errors of ``lookup`` and ``create``.
+    ``session.identity`` is known. Raises the errors of ``lookup``, ``create`` and ``leftovers``.
     """
+    if session.exact:
+        return _obtain_exact(session, request)
     reading = session.record.read()
     identity = reading.identity
     if identity is not None:
@@ -47,9 +49,19 @@ def obtain_pod(session: Session, request: Any) -> Any:
         found = _fall_back(session, request, reason)
         if found is not None:
             return found
-    elif answer.leftover is not None:
-        _put_away(session, answer.leftover)
+    leftovers.put_all_away(session, answer)
     return _create(session, request, answer.intent)
+
+
+def _obtain_exact(session: Session, request: Any) -> Any:
+    found = exact_walk.find(session, request)
+    if found.answer.pod is not None:
+        pod = found.answer.pod
+        session.follow(pod, session.identity_of(pod))
+        _say_followed(session, found.answer, "its name")
+        return pod
+    leftovers.put_all_away(session, found.answer)
+    return exact_walk.create_under(session, request, found)
 
 
 def _reason_to_search(session: Session, problem: str) -> str | None:
@@ -61,17 +73,13 @@ def _reason_to_search(session: Session, problem: str) -> str | None:
 
 def _follow_known(session: Session, identity: Identity, answer: Answer) -> Any:
     pod = answer.pod
-    session.follow(pod, session.identity_of(pod))
+    known = session.identity_of(pod)
+    session.follow(pod, known)
     session.events.add("attempt")
     session.events.add("identity_hit")
-    if answer.harvest:
-        session.events.add("harvested")
-        log.info("pod %s succeeded while nobody watched: its result is taken", pods.describe(pod))
-    else:
-        log.info("reattached to pod %s by its stored identity", pods.describe(pod))
-    log.info("%s", _LOG_STARTS_OVER)
-    if identity.uid is None:
-        session.record.write_known(session.identity_of(pod))
+    _say_followed(session, answer, "its stored identity")
+    if identity.uid is None or answer.taken_over:
+        session.record.write_known(known)
     return pod
 
 
@@ -82,29 +90,30 @@ def _fall_back(session: Session, request: Any, reason: str) -> Any:
     session.events.add("label_fallback", reason)
     answer = lookup.by_labels(session, request.metadata.namespace)
     if answer.pod is None:
-        if answer.leftover is not None:
-            _put_away(session, answer.leftover)
+        leftovers.put_all_away(session, answer)
         return None
-    pod = answer.pod
-    identity = session.identity_of(pod)
-    session.follow(pod, identity)
+    identity = session.identity_of(answer.pod)
+    session.follow(answer.pod, identity)
     session.record.write_known(identity)
+    _say_followed(session, answer, "its labels")
+    return answer.pod
+
+
+def _say_followed(session: Session, answer: Answer, way: str) -> None:
+    pod = answer.pod
     if answer.harvest:
         session.events.add("harvested")
-    log.info("reattached to pod %s by its labels; its identity is stored from here on", pods.describe(pod))
+        code = ended.exit_code(session.operator, pod)
+        log.info(
+            "pod %s ended while nobody watched (exit code %s), found by %s: its result is taken, the work is "
+            "not done again",
+            pods.describe(pod),
+            code,
+            way,
+        )
+    else:
+        log.info("reattached to pod %s by %s", pods.describe(pod), way)
     log.info("%s", _LOG_STARTS_OVER)
-    return pod
-
-
-def _put_away(session: Session, pod: Any) -> None:
-    """Deal with an earlier try's pod that is not followed. Never raises: a failure is a log line."""
-    if pods.has_failed(pod) or pods.has_succeeded(pod):
-        log.info("pod %s of an earlier try has ended, a fresh one is made", pods.describe(pod))
-        session.operator.patch_already_checked(pod, reraise=False)
-        session.operator.process_pod_deletion(pod, reraise=False)
-        return
-    log.info("the task was cleared since pod %s was made: it is deleted", pods.describe(pod))
-    termination.delete_quietly(session, pod)
 
 
 def _create(session: Session, request: Any, intent: Identity | None) -> Any:

@@ -9,74 +9,59 @@ memory only, and is never serialized.
 from __future__ import annotations
 
 import contextlib
-import json
-import logging
 import os
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_steadfast.durable_pod import derived, policy
 from airflow_steadfast.durable_pod.events import Events
 from airflow_steadfast.durable_pod.identity import Identity, cluster_fingerprint
 from airflow_steadfast.durable_pod.record import Record
-from airflow_steadfast.durable_pod.store import Store
+from airflow_steadfast.durable_pod.store import NoStore, Store
+from airflow_steadfast.durable_pod.task import TaskKey, task_key
 from airflow_steadfast.kube import pods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-log = logging.getLogger("airflow_steadfast.durable_pod")
+UID_KWARG = "_pod_uid"
+"""In the trigger's ``trigger_kwargs``, which every trigger since provider 10.6 stores and echoes."""
 
-TASK_ANNOTATION = pods.ANNOTATION_PREFIX + "task"
-"""The task instance that a pod was made for, in full: labels hold shortened and hashed ids."""
+EXACT_MARK = "_steadfast_exact_identity"
+"""Class attribute: this operator has an identity without a task state store too."""
 
 _ATTRIBUTE = "_steadfast_session"
 
 
-@dataclass(frozen=True)
-class TaskKey:
-    """The task instance of this try; ``map_index`` is -1 for a task that is not mapped."""
-
-    dag_id: str
-    run_id: str
-    task_id: str
-    map_index: int
-    try_number: int
-    max_tries: int | None
-
-    def annotation(self) -> str:
-        """Return the value of TASK_ANNOTATION."""
-        return json.dumps(
-            {
-                "dag_id": self.dag_id,
-                "run_id": self.run_id,
-                "task_id": self.task_id,
-                "map_index": self.map_index,
-                "try": self.try_number,
-                "max_tries": self.max_tries,
-            },
-            sort_keys=True,
-        )
-
-    def made(self, pod: Any) -> bool:
-        """Return whether the pod's annotation says that it was made for this task instance, in any try."""
-        noted = note_of(pod)
-        return bool(noted) and all(
-            noted.get(key) == getattr(self, key) for key in ("dag_id", "run_id", "task_id", "map_index")
-        )
-
-
 @dataclass
 class Session:
-    """One try of one durable pod task. ``identity`` is None until the pod is known."""
+    """One try of one durable pod task.
+
+    ``identity`` is None until the pod is known, ``intent`` is what is being created. ``exact``: there is
+    no store, the pod's name and annotations are the record. ``stop_requested``: the task was told to
+    stop; ``unwinding``: it is on its way out for that. ``closed``: the operator's work in this process
+    is over, what comes later is none of the pod's business. ``seen_gone``: a re-entry did not find its
+    pod; ``no_follow``: its log may never end; ``deadline_passed``: the trigger says that the execution
+    timeout is over; ``timed_out``: that was acted on.
+    """
 
     operator: Any
     context: Mapping[str, Any]
     task: TaskKey
     record: Record
     events: Events
+    exact: bool = False
     identity: Identity | None = None
+    intent: Identity | None = None
+    stop_requested: bool = False
+    unwinding: bool = False
+    closed: bool = False
+    seen_gone: bool = False
+    no_follow: bool = False
+    deadline_passed: bool = False
+    timed_out: bool = False
     supervisor_pid: int = field(default_factory=os.getppid)
     _cluster: str | None = field(default=None, repr=False)
 
@@ -94,6 +79,10 @@ class Session:
                 authority = Path(settings.ssl_ca_cert).read_bytes() if settings.ssl_ca_cert else None
                 self._cluster = cluster_fingerprint(settings.host, authority)
         return self._cluster
+
+    def chosen(self, name: str) -> str:
+        """Return the operator's or the deployment's choice, see ``policy.CHOICES``."""
+        return policy.chosen(self.operator, name)
 
     def new_identity(self, name: str, namespace: str, launch: str | None = None) -> Identity:
         """Return the intent to create a pod of this name; ``launch`` continues an earlier intent."""
@@ -120,39 +109,38 @@ class Session:
         )
 
     def follow(self, pod: Any, identity: Identity) -> None:
-        """From here on this try is about this pod alone. Sets the operator's ``pod``, for ``on_kill``."""
-        self.identity = identity
+        """From here on this try is about this pod alone.
+
+        Sets the operator's ``pod``, which its ``on_kill`` and clean-up ask, and hands the uid to a
+        trigger that is made later.
+        """
+        self.identity, self.intent = identity, None
         self.operator.pod = pod
-
-
-def note_of(pod: Any) -> dict[str, Any]:
-    """Return the content of TASK_ANNOTATION, empty where it is missing or unreadable."""
-    text = pods.annotation(pod, TASK_ANNOTATION)
-    if text is None:
-        return {}
-    try:
-        noted = json.loads(text)
-    except ValueError:
-        return {}
-    return noted if isinstance(noted, dict) else {}
+        if getattr(self.operator, "deferrable", False) and identity.uid is not None:
+            given = getattr(self.operator, "trigger_kwargs", None) or {}
+            self.operator.trigger_kwargs = {**given, UID_KWARG: identity.uid}
 
 
 def begin(operator: Any, context: Mapping[str, Any]) -> Session | None:
     """Return this try's session, a new one where the operator has none yet.
 
-    None where the context has no task state store (Airflow below 3.3, or outside a task's process):
-    there is nothing durable to build on then.
+    None where there is nothing durable to build on: no task state store in the context (Airflow below
+    3.3, or outside a task's process) and no exact identity either, or a class with a logic of its own.
     """
-    accessor = context.get("task_state_store")
-    if accessor is None:
+    if derived.is_left_alone(operator):
         return None
-    task = _task_key(context)
+    accessor = context.get("task_state_store")
+    exact = accessor is None and bool(getattr(operator, EXACT_MARK, False))
+    if accessor is None and not exact:
+        return None
+    task = task_key(context)
     known = current(operator)
     if known is not None and known.task == task:
+        known.closed = False
         return known
-    store = Store(accessor)
+    store = NoStore() if exact else Store(accessor)
     events = Events(store, task.try_number)
-    session = Session(operator, context, task, Record(store, events), events)
+    session = Session(operator, context, task, Record(store, events), events, exact=exact)
     setattr(operator, _ATTRIBUTE, session)
     return session
 
@@ -161,17 +149,3 @@ def current(operator: Any) -> Session | None:
     """Return the operator's session; None before its pod was asked for and where it is not durable."""
     found = getattr(operator, "__dict__", {}).get(_ATTRIBUTE)
     return found if isinstance(found, Session) else None
-
-
-def _task_key(context: Mapping[str, Any]) -> TaskKey:
-    ti = context["ti"]
-    map_index = getattr(ti, "map_index", None)
-    max_tries = getattr(ti, "max_tries", None)
-    return TaskKey(
-        dag_id=ti.dag_id,
-        run_id=context["run_id"],
-        task_id=ti.task_id,
-        map_index=map_index if isinstance(map_index, int) else -1,
-        try_number=ti.try_number,
-        max_tries=max_tries if isinstance(max_tries, int) else None,
-    )

@@ -74,6 +74,20 @@ class Store:
             raise told from error
 
 
+class NoStore(Store):
+    """Where this Airflow has none: reads say "nothing stored", writes are dropped."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def get(self, key: str) -> Any:  # noqa: ARG002 - the store's signature
+        """Return None."""
+        return None
+
+    def set(self, key: str, value: Any, retention: timedelta | None = None) -> None:
+        """Drop the value."""
+
+
 def _tell(error: Exception) -> StoreError:
     """Return what an error of the store means.
 

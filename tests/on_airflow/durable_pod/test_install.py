@@ -47,7 +47,8 @@ def test_the_class_object_its_signature_and_its_subclasses_stay(stock: type[Any]
         "context",
     ]
     before = set(inspect.signature(stock.__init__).parameters)
-    assert set(inspect.signature(fresh.__init__).parameters) == before
+    added = {"on_finished", "on_lost_xcom", "on_clear", "on_unknown_kill"}
+    assert set(inspect.signature(fresh.__init__).parameters) == before | added
     later = type("Later", (fresh,), {})
     assert later.find_pod is fresh.find_pod
     assert later(task_id="t", durable=False).durable is False
@@ -113,9 +114,10 @@ def test_below_3_3_durable_is_reattach_on_restart_and_the_label_search_stays_the
     stock: type[Any], fresh: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow_steadfast import capabilities
+    from airflow_steadfast.durable_pod import install
 
     monkeypatch.setattr(capabilities, "has_task_state_store", lambda _: False)
-    assert make_durable(fresh) == "reattach_on_restart"
+    assert install.make_durable(fresh, exact=False) == "reattach_on_restart"
     assert fresh.get_or_create_pod is stock.get_or_create_pod
     assert fresh.find_pod is stock.find_pod
     with warnings.catch_warnings():
@@ -194,13 +196,10 @@ def test_a_failure_seen_after_a_deferral_is_marked_by_the_process_that_saw_it(
 ) -> None:
     from airflow.exceptions import AirflowException
 
-    def fail(self: Any, **_: Any) -> None:
+    def fail(self: Any, pod: Any, remote_pod: Any, xcom_result: Any = None, context: Any = None) -> None:
         raise AirflowException("the pod failed")
 
-    fresh.post_complete_action = fail  # type: ignore[attr-defined]
-    fresh.post_complete_action.__signature__ = inspect.signature(  # type: ignore[attr-defined]
-        lambda self, *, pod, remote_pod, context, result, **kwargs: None
-    )
+    fresh.cleanup = fail  # type: ignore[attr-defined]
     make_durable(fresh)
     written: dict[str, Any] = {}
     store = SimpleNamespace(get=written.get, set=lambda key, value, **_: written.update({key: value}))
@@ -210,23 +209,9 @@ def test_a_failure_seen_after_a_deferral_is_marked_by_the_process_that_saw_it(
     operator.__dict__["client"] = SimpleNamespace()
     pod = pod_of("Failed")
     with pytest.raises(AirflowException, match="the pod failed"):
-        operator.post_complete_action(pod=pod, remote_pod=pod, context=context, result=None)
+        operator.cleanup(pod=pod, remote_pod=pod, context=context)
     states = [value["state"] for key, value in written.items() if key == "pod_identifier"]
     assert states == (["finished"] if marked else [])
-
-
-def test_a_killed_task_never_ends_as_a_success(fresh: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_steadfast.durable_pod import session as sessions
-    from airflow_steadfast.durable_pod.methods import TaskKilledError
-
-    make_durable(fresh)
-    ti = SimpleNamespace(dag_id="d", task_id="t", map_index=-1, try_number=1, max_tries=0)
-    context = {"ti": ti, "run_id": "r", "task_state_store": object()}
-    operator = fresh(task_id="t", on_kill_action="keep_pod")
-    sessions.begin(operator, context)
-    operator.on_kill()
-    with pytest.raises(TaskKilledError, match="was killed while it followed"):
-        operator.post_complete_action(pod=None, remote_pod=None, context=context, result=None)
 
 
 ACTIVATED = """

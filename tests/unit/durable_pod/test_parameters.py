@@ -76,7 +76,17 @@ def test_both_are_real_parameters_of_the_signature() -> None:
         Old.__init__, has_store=True, deployment_default=lambda: True, category=DeprecationWarning
     )
     parameters = inspect.signature(init).parameters
-    assert list(parameters) == ["self", "image", "reattach_on_restart", "durable", "kwargs"]
+    assert list(parameters) == [
+        "self",
+        "image",
+        "reattach_on_restart",
+        "durable",
+        "on_finished",
+        "on_lost_xcom",
+        "on_clear",
+        "on_unknown_kill",
+        "kwargs",
+    ]
     assert parameters["durable"].default is None
     assert init.__doc__ == "Native."
 
@@ -84,3 +94,44 @@ def test_both_are_real_parameters_of_the_signature() -> None:
 def test_the_deployment_decides_where_the_dag_does_not() -> None:
     assert made(True, default=False).durable is False
     assert made(True, default=True).durable is True
+
+
+def test_a_choice_is_the_operators_else_the_deployments(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_steadfast import settings
+    from airflow_steadfast.durable_pod import policy
+
+    monkeypatch.setattr(settings, "current", lambda: settings.Settings(on_clear="reattach"))
+    operator = made(True, on_finished="rerun")
+    assert (policy.chosen(operator, "on_finished"), policy.chosen(operator, "on_clear")) == (
+        "rerun",
+        "reattach",
+    )
+    assert policy.chosen(operator, "on_unknown_kill") == "keep"
+
+
+def test_a_wrong_choice_names_its_parameter_and_what_is_allowed() -> None:
+    with pytest.raises(ValueError, match="on_clear is 'never': give one of fresh, reattach"):
+        made(True, on_clear="never")
+
+
+def test_every_choice_is_a_setting_with_the_same_words() -> None:
+    from airflow_steadfast import settings
+    from airflow_steadfast.durable_pod import policy
+
+    by_name = {setting.name: setting for setting in settings.table()}
+    for name, words in policy.CHOICES.items():
+        assert by_name[name].metadata["type"] == " \\| ".join(words)
+
+
+def test_an_operator_with_its_own_logic_is_made_as_the_provider_makes_it() -> None:
+    init = build_init(
+        Old.__init__, has_store=True, deployment_default=lambda: False, category=DeprecationWarning
+    )
+    job = type(
+        "KubernetesJobOperator",
+        (Old,),
+        {"__init__": init, "__module__": "airflow.providers.cncf.kubernetes.operators.job"},
+    )
+    assert job().reattach_on_restart is True
+    assert job(reattach_on_restart=False).reattach_on_restart is False
+    assert not hasattr(job(), "durable")
