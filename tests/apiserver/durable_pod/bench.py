@@ -83,6 +83,14 @@ class Bench:
         """Clear the task as a user does."""
         scheduler.clear(run_id, task_id)
 
+    def mark(self, run_id: str, task_id: str, state: str) -> None:
+        """Set the task instance's state from outside."""
+        scheduler.set_state(run_id, task_id, state)
+
+    def delete_run(self, run_id: str) -> None:
+        """Delete the dag run as a user does."""
+        scheduler.delete_dagrun(run_id)
+
     def state(self, run_id: str, task_id: str) -> str:
         """The task instance's state in the database."""
         return self._sql(f"SELECT state FROM task_instance WHERE run_id='{run_id}' AND task_id='{task_id}'")

@@ -86,3 +86,21 @@ def clear(run_id: str, task_id: str) -> None:
 
     with create_session() as session:
         clear_task_instances([_task_instance(session, run_id, task_id)], session)
+
+
+def set_state(run_id: str, task_id: str, state: str) -> None:
+    """Set the state as a user who marks the task, or the scheduler, does."""
+    from airflow.utils.session import create_session
+    from airflow.utils.state import TaskInstanceState
+
+    with create_session() as session:
+        _task_instance(session, run_id, task_id).state = TaskInstanceState(state)
+
+
+def delete_dagrun(run_id: str) -> None:
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete
+
+    with create_session() as session:
+        session.execute(delete(DagRun).where(DagRun.run_id == run_id))

@@ -141,3 +141,45 @@ def test_a_fixed_name_held_by_another_launch_fails_clearly(bench: Bench) -> None
     log = attempt.finish()
     assert "the name of the pod to create is taken" in log
     assert [p.metadata.uid for p in bench.list("taken")] == [uid]
+
+
+CRASH_POINTS = {
+    "before-the-intent": (Fault("PUT", STATE_KEY, hold="before"), 0),
+    "between-intent-and-create": (Fault("PUT", STATE_KEY, hold="after"), 0),
+    "between-create-and-uid": (Fault("PUT", STATE_KEY, first=1, hold="before"), 1),
+    "after-the-uid": (Fault("PUT", STATE_KEY, first=1, hold="after"), 1),
+}
+
+
+@pytest.mark.parametrize("point", CRASH_POINTS)
+def test_a_crash_at_any_point_of_the_writing_leads_to_one_pod(bench: Bench, point: str) -> None:
+    fault, pods = CRASH_POINTS[point]
+    bench.new_run(point)
+    attempt = bench.start_try(point, "ours", fault)
+    bench.until(attempt.is_held, "the worker is where it is to die", attempt)
+    assert len(bench.list(point)) == pods
+    for pod in bench.list(point):
+        bench.run_pod(point, pod.metadata.name)
+    attempt.kill()
+    bench.next_try(point, "ours")
+    attempt = bench.start_try(point, "ours")
+    (pod,) = bench.await_pods(point)
+    bench.await_known(point, attempt)
+    succeed(bench, attempt, pod.metadata.name)
+    assert bench.created(point) == 1
+    # Without an intent the store has nothing to say, and the search is the provider's last resort.
+    assert bench.lists(point) == (1 if point == "before-the-intent" else 0)
+
+
+def test_upstream_runs_twice_after_a_crash_with_a_slow_store_and_changed_labels(bench: Bench) -> None:
+    """Between create and persist upstream has the labels only, and those hold what the user puts there."""
+    bench.new_run("crash-stock")
+    attempt = bench.start_try("crash-stock", "stock_labels", Fault("PUT", STATE_KEY, hold="before"))
+    bench.until(attempt.is_held, "the worker is where it is to die", attempt)
+    (old,) = bench.list("crash-stock")
+    bench.run_pod("crash-stock", old.metadata.name)
+    attempt.kill()
+    bench.next_try("crash-stock", "stock_labels")
+    attempt = bench.start_try("crash-stock", "stock_labels")
+    succeed(bench, attempt, fresh_pod(bench, attempt, old.metadata.name))
+    assert bench.created("crash-stock") == 2

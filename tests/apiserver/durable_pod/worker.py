@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +24,18 @@ class Fault:
     """What the Execution API answers to matching requests instead of its own answer.
 
     ``path`` is a regular expression, ``first`` how many requests pass before, ``times`` how many fail.
+    ``hold`` "before" never sends the request on, "after" never hands over the answer: the worker hangs
+    there until the test kills it. ``pause`` only delays the request by that many seconds.
     """
 
     method: str
     path: str
-    status: int
+    status: int = 500
     body: dict[str, Any] | None = None
     first: int = 0
     times: int = 1_000
+    hold: str = ""
+    pause: float = 0.0
 
 
 @dataclass
@@ -43,6 +49,17 @@ class FaultyTransport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         fault = next((f for f in self.faults if self._strikes(f, request)), None)
+        if fault is not None and fault.hold:
+            if fault.hold == "after":
+                self.inner.handle_request(request)
+            with self.journal.open("a", encoding="utf-8") as lines:
+                lines.write(f"{request.method} {request.url.path} held\n")
+            time.sleep(3600)
+        if fault is not None and fault.pause:
+            with self.journal.open("a", encoding="utf-8") as lines:
+                lines.write(f"{request.method} {request.url.path} held\n")
+            time.sleep(fault.pause)
+            fault = None
         if fault is None:
             answer = self.inner.handle_request(request)
         else:
@@ -80,6 +97,12 @@ class Try:
             process.kill()
         self.process.join()
 
+    def terminate(self) -> None:
+        """SIGTERM supervisor and task, as the kubelet does through an init that signals its group."""
+        supervisor = psutil.Process(self.process.pid)
+        for process in (supervisor, *supervisor.children(recursive=True)):
+            process.send_signal(signal.SIGTERM)
+
     def kill_supervisor_only(self) -> list[psutil.Process]:
         """SIGKILL the supervisor and return the task's processes, which live on."""
         supervisor = psutil.Process(self.process.pid)
@@ -105,6 +128,10 @@ class Try:
 
     def text(self) -> str:
         return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
+
+    def is_held(self) -> bool:
+        """Whether a fault holds the worker now."""
+        return self.journal.exists() and self.journal.read_text(encoding="utf-8").endswith(" held\n")
 
     def calls(self) -> list[str]:
         """The requests to the Execution API so far, "PUT pod_identifier 204", store calls only."""
