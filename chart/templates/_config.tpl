@@ -20,9 +20,11 @@ airflow.cfg from `config`, with what the chart computes.
 {{- define "steadfast.settings" -}}
 {{- $s := .Values.steadfast -}}
 {{- $out := dict
-      "launch_guard" $s.launchGuard.mode
+      "launch_guard" (include "steadfast.guardMode" .)
       "guard_max_hold" $s.launchGuard.maxHoldSeconds
       "guard_check_timeout" $s.launchGuard.checkTimeoutSeconds
+      "guard_create_retry" $s.launchGuard.createRetrySeconds
+      "inject" (include "steadfast.offWord" $s.launchGuard.inject)
       "handoff_dir" (include "steadfast.handoffPath" .)
       "patch_kpo" (ternary "True" "False" $s.durablePod.enabled) -}}
 {{- include "airflow.overlay" (list $out $s.settings) -}}

@@ -8,9 +8,15 @@ KubernetesExecutor still route to it.
 airflow_steadfast.launch_guard.executor.GuardedKubernetesExecutor
 {{- end -}}
 
+{{/* A word of which one is off, which YAML reads as false where it is not quoted. Call with the value. */}}
+{{- define "steadfast.offWord" -}}
+{{- if and (kindIs "bool" .) (not .) -}}off{{- else -}}{{- toString . -}}{{- end -}}
+{{- end -}}
+{{- define "steadfast.guardMode" -}}{{ include "steadfast.offWord" .Values.steadfast.launchGuard.mode }}{{- end -}}
+
 {{/* "true" where the launch guard replaces the stock executor. */}}
 {{- define "steadfast.guarded" -}}
-{{- if and .Values.steadfast.enabled (ne .Values.steadfast.launchGuard.mode "off") -}}true{{- end -}}
+{{- if and .Values.steadfast.enabled (ne (include "steadfast.guardMode" .) "off") -}}true{{- end -}}
 {{- end -}}
 
 {{/* The parts of `executor`, checked: a JSON list. Fails on a part that this chart cannot run. */}}

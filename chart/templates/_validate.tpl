@@ -9,7 +9,7 @@ what to do.
 enabled: []
 addonsOnly: []
 install: [method]
-launchGuard: [mode, maxHoldSeconds, checkTimeoutSeconds]
+launchGuard: [mode, maxHoldSeconds, checkTimeoutSeconds, createRetrySeconds, inject]
 durablePod: [enabled]
 sidecar: [enabled, native, port, pollIntervalSeconds, resources, env, image, securityContext, databaseSecretName, databaseSecretKey]
 metrics: [scrapeAnnotations, podMonitor, prometheusRule]
@@ -81,8 +81,11 @@ databaseCleanup.enabled: the database would not be cleaned; run `airflow db clea
 {{- if not (has .Values.steadfast.install.method (list "configMap" "image")) -}}
 {{- fail (printf "steadfast.install.method: %q is unknown; use configMap or image." .Values.steadfast.install.method) -}}
 {{- end -}}
-{{- if not (has .Values.steadfast.launchGuard.mode (list "auto" "enforce" "observe" "off")) -}}
-{{- fail (printf "steadfast.launchGuard.mode: %q is unknown; use auto, enforce, observe or off." .Values.steadfast.launchGuard.mode) -}}
+{{- if not (has (include "steadfast.guardMode" .) (list "auto" "enforce" "observe" "off")) -}}
+{{- fail (printf "steadfast.launchGuard.mode: %q is unknown; use auto, enforce, observe or off." (include "steadfast.guardMode" .)) -}}
+{{- end -}}
+{{- if not (has (include "steadfast.offWord" .Values.steadfast.launchGuard.inject) (list "auto" "off")) -}}
+{{- fail (printf "steadfast.launchGuard.inject: %q is unknown; use auto or off." (include "steadfast.offWord" .Values.steadfast.launchGuard.inject)) -}}
 {{- end -}}
 {{- if .Values.steadfast.enabled -}}
 {{- if and .Values.steadfast.metrics.podMonitor.enabled (not .Values.steadfast.sidecar.enabled) (not .Values.steadfast.addonsOnly) -}}

@@ -26,6 +26,10 @@ def set_at(path, value):
         ("steadfast.bogus", 1, "'/steadfast'.*'bogus'"),
         ("steadfast.launchGuard.mod", "auto", "'/steadfast/launchGuard'.*'mod'"),
         ("steadfast.launchGuard.mode", "on", "/steadfast/launchGuard/mode"),
+        ("steadfast.launchGuard.mode", True, "/steadfast/launchGuard/mode"),
+        ("steadfast.launchGuard.inject", "always", "/steadfast/launchGuard/inject"),
+        ("steadfast.launchGuard.createRetrySeconds", -1, "/steadfast/launchGuard/createRetrySeconds"),
+        ("steadfast.launchGuard.createRetrySeconds", 3601, "/steadfast/launchGuard/createRetrySeconds"),
         ("steadfast.launchGuard.maxHoldSeconds", 0, "/steadfast/launchGuard/maxHoldSeconds"),
         ("steadfast.launchGuard.maxHoldSeconds", "60s", "/steadfast/launchGuard/maxHoldSeconds"),
         (
@@ -112,6 +116,8 @@ def test_every_default_has_a_place_in_the_schema_and_every_steadfast_key_a_defau
         ({"executor": "my.module.FencedKubernetesExecutor"}, "my.module.FencedKubernetesExecutor"),
         ({"steadfast": {"enabled": False}}, "KubernetesExecutor"),
         ({"steadfast": {"launchGuard": {"mode": "off"}}}, "KubernetesExecutor"),
+        # what YAML makes of a bare off
+        ({"steadfast": {"launchGuard": {"mode": False}}}, "KubernetesExecutor"),
         ({"steadfast": {"launchGuard": {"mode": "observe"}}}, GUARDED),
         ({"config": {"core": {"executor": "KubernetesExecutor"}}}, GUARDED),
     ],
@@ -123,7 +129,12 @@ def test_the_executor_that_airflow_is_given(values, expected):
 def test_settings_reach_the_section_and_the_free_map_wins():
     values = {
         "steadfast": {
-            "launchGuard": {"mode": "observe", "maxHoldSeconds": 30},
+            "launchGuard": {
+                "mode": "observe",
+                "maxHoldSeconds": 30,
+                "createRetrySeconds": 0,
+                "inject": False,
+            },
             "durablePod": {"enabled": False},
             "settings": {"guard_max_hold": 45, "guard_recheck_age": 2},
         }
@@ -133,6 +144,9 @@ def test_settings_reach_the_section_and_the_free_map_wins():
         "guard_check_timeout",
         "=",
         "2",
+        "guard_create_retry",
+        "=",
+        "0",
         "guard_max_hold",
         "=",
         "45",
@@ -142,6 +156,9 @@ def test_settings_reach_the_section_and_the_free_map_wins():
         "handoff_dir",
         "=",
         "/var/lib/steadfast/handoff",
+        "inject",
+        "=",
+        "off",
         "launch_guard",
         "=",
         "observe",
