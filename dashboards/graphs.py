@@ -25,8 +25,8 @@ def drops_by_reason() -> timeseries.Panel:
         "Drops by reason",
         "state_changed, try_superseded, task_instance_missing: runs were cleared, marked or deleted while "
         "queued. owner_changed: another scheduler took the task over, so look for scheduler restarts. "
-        "superseded, token_expired: the queue is slower than [scheduler] task_queued_timeout. The audit "
-        "log names each task.",
+        "superseded, token_expired: the queue is slower than [scheduler] task_queued_timeout (a launch "
+        "whose token expired is made again with a new one). The audit log names each task.",
         Place(0, 4, 12, 8),
         (
             Query(queries.happened(queries.per_minute(DROPPED, by="reason")), "{{reason}}"),
@@ -60,8 +60,8 @@ def launches() -> timeseries.Panel:
         "Launches and what waits",
         "decided: each launch once. checks: database look-ups of one workload; far above decided means "
         "that a quota blocks pods. held: waiting for the database to answer; after [steadfast] "
-        "guard_max_hold they start unchecked. stranded: queued in the database, unknown to the executor; "
-        "lasting: restart the scheduler (reserved, 0 in this version).",
+        "guard_max_hold they start unchecked. stranded: dropped for another owner, still queued, and no "
+        "living scheduler has it; lasting: clear those task instances.",
         Place(0, 12, 8, 8),
         (
             Query(queries.per_minute(DECIDED), "decided per minute"),
@@ -147,8 +147,8 @@ def pods_put_right() -> timeseries.Panel:
         "Pods put right, per hour",
         "revoked: deleted while pending, since the launch went stale after its creation. adopted: a create "
         "reply was lost, no second pod made; many: look at the API server. harvested: finished while "
-        "nobody watched, not run again. unpatched: a custom pod template lacks the patch; give it the code "
-        "volume and the PYTHONPATH of the chart's own template. revoked, adopted: 0 in this version.",
+        "nobody watched, not run again. unpatched: a custom pod template lacks the patch and it could not "
+        "be added; give it the code volume and the PYTHONPATH of the chart's own template.",
         Place(8, 20, 8, 8),
         (
             Query(queries.events("pods_revoked_total", "1h"), "revoked"),

@@ -34,6 +34,9 @@ MIN_DROPS = 5
 KEEP_FIRING = "15m"
 """The alert outlasts a pause of this length in the drops, instead of ending and starting again."""
 
+STRANDED_WAIT = "10m"
+"""Longer than Airflow takes to adopt orphans: ``[scheduler] orphaned_tasks_check_interval``, 5 minutes."""
+
 _HEADER = """\
 # SPDX-License-Identifier: Apache-2.0
 # Written by `python -m dashboards generate`: do not edit.
@@ -86,6 +89,7 @@ def rule_file() -> dict[str, Any]:
         "groups": [
             {"name": "steadfast-stale-drops", "rules": [*ratios, *burns]},
             {"name": "steadfast-health", "rules": [_sidecar_down(), _patch_inactive()]},
+            {"name": "steadfast-launches", "rules": [_stranded(), _tokens_expired(), _unpatched()]},
         ]
     }
 
@@ -163,6 +167,61 @@ def _patch_inactive() -> dict[str, Any]:
             "Airflow's native behaviour. Read its first log lines that name steadfast: they give the "
             "reason, most often an untested provider version or an executor setting that does not name the "
             "guard."
+        ),
+    )
+
+
+def _stranded() -> dict[str, Any]:
+    stranded = _RULES.series("stranded_task_instances")
+    return _alert(
+        "SteadfastTaskInstancesStranded",
+        runbook="task-instances-stranded",
+        expr=f"sum by {BY_JOB} ({stranded}) > 0\n",
+        wait=STRANDED_WAIT,
+        labels={"severity": "warning"},
+        summary="Queued task instances have no living scheduler and will not start by themselves.",
+        description=(
+            "{{ $value }} task instances of {{ $labels.job }} are queued, and the scheduler that should "
+            "launch them does not exist or is dead. The launch guard dropped them because they were not "
+            "its own scheduler's. Airflow's own recovery had its time. Clear them."
+        ),
+    )
+
+
+def _tokens_expired() -> dict[str, Any]:
+    expired = _RULES.increase(DROPPED, "1h", reason="token_expired")
+    return _alert(
+        "SteadfastLaunchTokensExpired",
+        runbook="launch-tokens-expired",
+        expr=f"sum by {BY_JOB} ({expired}) > 0\n",
+        wait="1m",
+        keep_firing=KEEP_FIRING,
+        labels={"severity": "warning"},
+        summary="Queued workloads waited so long for a pod that their launch token expired.",
+        description=(
+            "About {{ $value | printf `%.0f` }} launches of {{ $labels.job }} outlived their token in the "
+            "queue within the last 1h. Each is launched again with a new token, so no task fails by it; but "
+            "work waits longer than [scheduler] task_queued_timeout for its pod. Look at quotas, API "
+            "throttling and how fast worker pods are created."
+        ),
+    )
+
+
+def _unpatched() -> dict[str, Any]:
+    unpatched = _RULES.increase("worker_pods_unpatched_total", "1h")
+    return _alert(
+        "SteadfastWorkerPodsUnpatched",
+        runbook="worker-pods-unpatched",
+        expr=f"sum by {BY_JOB} ({unpatched}) > 0\n",
+        wait="1m",
+        keep_firing=KEEP_FIRING,
+        labels={"severity": "info"},
+        summary="Worker pods run without the patch, so their operators behave as Airflow's own.",
+        description=(
+            "About {{ $value | printf `%.0f` }} worker pods of {{ $labels.job }} were launched without "
+            "Steadfast's code within the last 1h: their pod template lacks it and it could not be added. "
+            "Their tasks run, but a KubernetesPodOperator in them does not keep its pod. The scheduler's "
+            "log names the first."
         ),
     )
 

@@ -69,6 +69,16 @@ def test_every_alert_has_a_firing_and_a_silent_case():
         ("sum by (namespace, job) (rate", "sum (rate"),
         ("up == 0 and on (job, instance)", "up == 0 or"),
         ("== 0\n      unless", ">= 0\n      unless"),
+        ("(steadfast_stranded_task_instances) > 0", "(steadfast_stranded_task_instances) > 2"),
+        (
+            "for: 10m\n    labels:\n      severity: warning\n    annotations:\n      summary: Queued task",
+            "for: 1m\n    labels:\n      severity: warning\n    annotations:\n      summary: Queued task",
+        ),
+        ('{reason="token_expired"}[1h])) > 0', "[1h])) > 0"),
+        (
+            "(increase(steadfast_worker_pods_unpatched_total[1h])) > 0",
+            "(increase(steadfast_worker_pods_unpatched_total[1h])) >= 0",
+        ),
     ],
 )
 def test_the_cases_notice_a_wrong_rule(tmp_path, right, wrong):

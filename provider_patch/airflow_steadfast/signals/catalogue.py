@@ -163,8 +163,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "steadfast_stranded_task_instances",
         "gauge",
-        "Task instances queued in the database for this scheduler that its executor does not know. "
-        "Reserved: 0 in this version.",
+        "Task instances dropped for another owner that are still queued and that no living scheduler owns.",
         "task instances",
         stability="experimental",
     ),
@@ -174,14 +173,16 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter(
         "pods_revoked",
-        "Pending worker pods deleted by the check after creation because their launch went stale. "
-        "Reserved: 0 in this version.",
+        "Pending worker pods deleted by the check after creation because their launch went stale.",
     ),
     _counter(
         "pods_adopted",
-        "Worker pods adopted after a lost create reply instead of a second pod. Reserved: 0 in this version.",
+        "Worker pods adopted after a lost create reply instead of a second pod.",
     ),
-    _counter("worker_pods_unpatched", "Worker pods launched from a template that lacks the patch."),
+    _counter(
+        "worker_pods_unpatched",
+        "Worker pods launched without the patch: their template lacks it and it could not be added.",
+    ),
     _counter(
         "reattach_attempts",
         "Tries that looked for a pod of an earlier try of theirs. The denominator of the next two.",
