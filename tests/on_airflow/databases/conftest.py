@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,3 +26,15 @@ def snapshot() -> Iterator[Callable[[float], Snapshot]]:
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def keys(tasks: Any) -> list[Any]:
+    """The row keys of a fresh run, as ``Launch.row_key`` has them on this Airflow."""
+    from tests.support import airflow_lines
+
+    ids = tasks.run()
+    if airflow_lines.HAS_WORKLOADS:
+        return ids
+    parts = (ti_id.split("/") for ti_id in ids)
+    return [(dag_id, task_id, run_id, int(map_index)) for dag_id, task_id, run_id, map_index in parts]

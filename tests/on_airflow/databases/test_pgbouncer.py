@@ -10,10 +10,14 @@ from sqlalchemy import create_engine, text
 
 from airflow_steadfast import signals
 from airflow_steadfast.launch_guard.snapshot import SnapshotError
-from tests.support import airflow_database
+from tests.support import airflow_database, airflow_lines
 from tests.support.pgbouncer import pgbouncer
 
-pytestmark = [pytest.mark.airflow, pytest.mark.postgres, pytest.mark.timeout(120, method="thread")]
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.postgres,
+    pytest.mark.timeout(120, method="thread", func_only=True),
+]
 
 DRIVERS = ("postgresql+psycopg2", "postgresql+psycopg")
 MORE_THAN_A_DRIVER_WAITS_TO_PREPARE = 12
@@ -29,7 +33,7 @@ def pooler(server):
 @pytest.fixture
 def client(pooler, database):
     """Another client of the pooler, which is handed the server connection after the check."""
-    engine = create_engine(pooler.url(database))
+    engine = create_engine(pooler.url(database), future=True)
     yield engine
     engine.dispose()
 
@@ -41,16 +45,17 @@ def seen_by(client, question):
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_the_next_client_finds_the_server_connection_as_it_was(
-    tasks, pooler, database, client, snapshot, driver
+    keys, pooler, database, client, snapshot, driver
 ):
     if driver.endswith("psycopg"):
-        pytest.importorskip("psycopg")
-    ids = tasks.run()
+        pytest.importorskip(
+            "sqlalchemy.dialects.postgresql.psycopg", reason="SQLAlchemy 1.4 has no such dialect"
+        )
     with airflow_database.airflow_on(pooler.url(database, driver)):
         reader = snapshot()
         backends = set()
         for _ in range(MORE_THAN_A_DRIVER_WAITS_TO_PREPARE):
-            assert set(reader.read(ids)) == set(ids)
+            assert set(reader.read(keys)) == set(keys)
             backends.add(seen_by(client, "SELECT pg_backend_pid()"))
             assert seen_by(client, "SHOW statement_timeout") == "0"
             assert seen_by(client, "SELECT count(*) FROM pg_prepared_statements") == 0
@@ -59,7 +64,7 @@ def test_the_next_client_finds_the_server_connection_as_it_was(
 
 def test_a_bound_set_for_the_session_would_be_seen_by_the_next_client(pooler, client, database):
     """What the test above would find if the check did not say LOCAL."""
-    careless = create_engine(pooler.url(database))
+    careless = create_engine(pooler.url(database), future=True)
     with careless.connect() as connection:
         connection.execute(text("SET statement_timeout = 1234"))
         connection.commit()
@@ -67,36 +72,34 @@ def test_a_bound_set_for_the_session_would_be_seen_by_the_next_client(pooler, cl
     assert seen_by(client, "SHOW statement_timeout") == "1234ms"
 
 
-def test_a_check_that_timed_out_leaves_nothing_behind(tasks, pooler, database, client, snapshot, server):
-    ids = tasks.run()
-    direct = create_engine(server.url(database))
+def test_a_check_that_timed_out_leaves_nothing_behind(keys, pooler, database, client, snapshot, server):
+    direct = create_engine(server.url(database), future=True)
     with airflow_database.airflow_on(pooler.url(database)):
         reader = snapshot(0.5)
-        reader.read(ids)
+        reader.read(keys)
         with direct.connect() as other:
             other.execute(text("LOCK TABLE task_instance IN ACCESS EXCLUSIVE MODE"))
             with pytest.raises(SnapshotError) as caught:
-                reader.read(ids)
+                reader.read(keys)
             other.rollback()
         assert caught.value.reason == "timeout"
         assert seen_by(client, "SHOW statement_timeout") == "0"
-        assert set(reader.read(ids)) == set(ids)
+        assert set(reader.read(keys)) == set(keys)
     direct.dispose()
 
 
 def test_a_check_that_waits_for_the_only_server_connection_is_bounded(
-    tasks, pooler, database, client, snapshot
+    keys, pooler, database, client, snapshot
 ):
-    ids = tasks.run()
     with airflow_database.airflow_on(pooler.url(database)):
         reader = snapshot(0.5)
-        reader.read(ids)
+        reader.read(keys)
         with client.connect() as other:
             other.execute(text("SELECT 1"))  # a transaction is open: the pooler has nothing to give
             with pytest.raises(SnapshotError) as caught:
-                reader.read(ids)
+                reader.read(keys)
         assert caught.value.reason == "timeout"
-        assert set(reader.read(ids)) == set(ids)
+        assert set(reader.read(keys)) == set(keys)
 
 
 class Clock:
@@ -119,15 +122,14 @@ def test_launches_are_held_while_the_pooler_or_its_server_is_gone(
 ):
     clock = Clock()
     ids = tasks.run()
-    workloads = tasks.queue(ids)
+    orders = tasks.queue(ids)
     tasks.change(ids[:3], state="success")
     away = pooler if gone == "pgbouncer" else server
     with airflow_database.airflow_on(pooler.url(database)):
         executor = start_executor()
         guarded = executor._steadfast_guard.queue
         guarded._clock = clock
-        for workload in workloads:
-            executor.queue_workload(workload, None)
+        airflow_lines.submit(executor, orders)
         executor.trigger_tasks(1_000)
         away.stop()
         try:
