@@ -37,26 +37,26 @@ class PostgresServer:
     def psql(self, statement: str, database: str = "postgres") -> str:
         """Run one statement, return its bare output; raises CalledProcessError with the server's text."""
         done = subprocess.run(
-            [
-                self.binaries / "psql",
-                "-h",
-                "127.0.0.1",
-                "-p",
-                str(self.port),
-                "-U",
-                "postgres",
-                "-d",
-                database,
-                "-v",
-                "ON_ERROR_STOP=1",
-                "-qAtc",
-                statement,
-            ],
+            [*self._program("psql", database), "-v", "ON_ERROR_STOP=1", "-qAtc", statement],
             check=True,
             capture_output=True,
             text=True,
         )
         return done.stdout.strip()
+
+    def dump(self, database: str) -> bytes:
+        """Return everything in a database as statements for ``play``."""
+        command = [*self._program("pg_dump", database), "--no-owner"]
+        return subprocess.run(command, check=True, capture_output=True).stdout
+
+    def play(self, dump: Path, database: str) -> None:
+        """Fill a fresh database with what ``dump`` returned, as one transaction."""
+        command = [*self._program("psql", database), "-v", "ON_ERROR_STOP=1", "-q1f", str(dump)]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def _program(self, name: str, database: str) -> list[str]:
+        address = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-d", database]
+        return [str(self.binaries / name), *address]
 
     def create_database(self, name: str) -> str:
         self.psql(f'CREATE DATABASE "{name}"')

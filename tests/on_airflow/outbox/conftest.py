@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import psycopg2
 import pytest
 
+from tests.support import airflow_database as airflow_databases
 from tests.support.postgres import PostgresServer, postgres_server
+from tests.support.requires import HAS_STATE_STORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-TEMPLATE = "airflow_template"
 _NUMBERS = itertools.count(1)
 
 WRITE_EVENT = (
@@ -44,7 +45,7 @@ def run_airflow(url: str, home: Path, *arguments: str) -> subprocess.CompletedPr
 
 @dataclass(frozen=True)
 class AirflowDatabase:
-    """A database that Airflow has migrated, with one dag run."""
+    """A database that Airflow has migrated, with one dag run (``dag_run_id`` 0: none) for a store's rows."""
 
     server: PostgresServer
     name: str
@@ -75,15 +76,15 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def template(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> str:
-    url = server.create_database(TEMPLATE)
-    run_airflow(url, tmp_path_factory.mktemp("airflow"), "-m", "airflow", "db", "migrate")
-    return TEMPLATE
+    return airflow_databases.migrate(server, tmp_path_factory.mktemp("airflow"))
 
 
 @pytest.fixture
 def airflow_database(server: PostgresServer, template: str) -> AirflowDatabase:
     name = f"airflow_{next(_NUMBERS)}"
     server.psql(f"CREATE DATABASE {name} TEMPLATE {template}")
+    if not HAS_STATE_STORE:
+        return AirflowDatabase(server, name, 0)
     number = server.psql(
         "INSERT INTO dag_run (dag_id, run_id, run_type, run_after) "
         "VALUES ('d', 'r', 'manual', now()) RETURNING id",

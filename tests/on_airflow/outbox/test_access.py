@@ -12,9 +12,11 @@ import pytest
 from airflow_steadfast.signals import outbox
 from airflow_steadfast.signals.handoff import series_key
 from steadfast_sidecar.sources import OutboxSource, SourceError
+from tests.support import requires
 from tests.support.sidecar_process import sidecar_process
 
 pytestmark = [pytest.mark.airflow, pytest.mark.postgres]
+needs_store = requires.state_store("test_before_3_3.py")
 
 HITS = series_key("steadfast_reattach_identity_hits_total", {})
 
@@ -31,6 +33,7 @@ def url_as(database, role):
     return f"postgresql://{role}@127.0.0.1:{database.server.port}/{database.name}"
 
 
+@needs_store
 def test_a_role_with_two_selects_and_its_own_schema_suffices(airflow_database, role):
     airflow_database.sql(f"CREATE SCHEMA steadfast AUTHORIZATION {role}")
     airflow_database.write(outbox.event_key("identity_hit", 2))
@@ -43,6 +46,7 @@ def test_a_role_with_two_selects_and_its_own_schema_suffices(airflow_database, r
         assert "permission denied" in caught.value.stderr
 
 
+@needs_store
 def test_a_role_that_may_not_create_is_told_of_init_db_which_then_suffices(airflow_database, role):
     source = OutboxSource(url_as(airflow_database, role), "a")
     with pytest.raises(SourceError, match="init-db") as caught:
@@ -61,6 +65,7 @@ def test_a_role_that_may_not_create_is_told_of_init_db_which_then_suffices(airfl
     source.close()
 
 
+@needs_store
 @pytest.mark.parametrize(
     ("scheme", "query"),
     [
@@ -89,6 +94,7 @@ def test_a_server_that_takes_connections_and_says_nothing_is_given_up():
     assert "secret" not in caught.value.reason.text
 
 
+@needs_store
 def test_a_server_that_stops_and_starts(airflow_database):
     airflow_database.write(outbox.event_key("identity_hit", 2))
     flags = [
@@ -116,6 +122,7 @@ def test_a_server_that_stops_and_starts(airflow_database):
         assert sidecar.terminate() == 0
 
 
+@needs_store
 def test_clear_on_success_is_named_and_what_is_there_is_counted(airflow_database):
     airflow_database.write(outbox.event_key("identity_hit", 2))
     environ = {

@@ -11,8 +11,10 @@ from airflow_steadfast.signals import outbox
 from airflow_steadfast.signals.handoff import series_key
 from steadfast_sidecar.sources import OutboxSource, SourceError
 from tests.on_airflow.outbox.conftest import run_airflow
+from tests.support import requires
 
 pytestmark = [pytest.mark.airflow, pytest.mark.postgres]
+needs_store = requires.state_store("test_before_3_3.py")
 
 WRITE_WITH_AIRFLOW = """
 import json, sys
@@ -37,6 +39,7 @@ def fallbacks(reading, reason):
     return reading.values.get(series_key("steadfast_reattach_label_fallbacks_total", {"reason": reason}), 0)
 
 
+@needs_store
 def test_counts_what_airflows_own_backend_wrote(airflow_database, tmp_path):
     events = [
         (-1, outbox.event_key("attempt", 2)),
@@ -60,6 +63,7 @@ def test_counts_what_airflows_own_backend_wrote(airflow_database, tmp_path):
     )
 
 
+@needs_store
 def test_the_table_has_what_the_outbox_relies_on(airflow_database):
     unique = airflow_database.sql(
         "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'task_state_store_uq'"
@@ -73,6 +77,7 @@ def test_the_table_has_what_the_outbox_relies_on(airflow_database):
     assert longest <= int(key_width)
 
 
+@needs_store
 def test_each_consumer_serves_its_own_sums(airflow_database):
     first, second = OutboxSource(airflow_database.url, "a"), OutboxSource(airflow_database.url, "b")
     airflow_database.write(outbox.event_key("identity_hit", 2))
@@ -85,6 +90,7 @@ def test_each_consumer_serves_its_own_sums(airflow_database):
     second.close()
 
 
+@needs_store
 def test_a_key_of_a_later_format_is_left_and_a_damaged_one_is_noted_once(airflow_database):
     airflow_database.write("steadfast.event.v2.1.new", "steadfast.event.v1.x.identity_hit")
     source = OutboxSource(airflow_database.url, "a")
@@ -96,6 +102,7 @@ def test_a_key_of_a_later_format_is_left_and_a_damaged_one_is_noted_once(airflow
     source.close()
 
 
+@needs_store
 def test_a_database_that_airflow_has_not_migrated_yet_is_tried_again(airflow_database):
     airflow_database.sql("ALTER TABLE task_state_store RENAME TO not_yet")
     source = OutboxSource(airflow_database.url, "a")
@@ -114,6 +121,7 @@ def test_a_database_without_any_table_is_a_reason_too(server):
         OutboxSource(server.url("nothing"), "a").read()
 
 
+@needs_store
 def test_a_table_of_another_shape_is_a_reason_not_a_crash(airflow_database):
     airflow_database.sql("ALTER TABLE task_state_store RENAME COLUMN map_index TO position")
     with pytest.raises(SourceError, match=r"lacks map_index") as caught:
@@ -121,6 +129,7 @@ def test_a_table_of_another_shape_is_a_reason_not_a_crash(airflow_database):
     assert caught.value.reason.code == "state_store_changed"
 
 
+@needs_store
 def test_tables_dropped_under_a_running_sidecar_come_back(airflow_database):
     airflow_database.write(outbox.event_key("identity_hit", 2))
     source = OutboxSource(airflow_database.url, "a")
@@ -132,6 +141,7 @@ def test_tables_dropped_under_a_running_sidecar_come_back(airflow_database):
     source.close()
 
 
+@needs_store
 def test_what_is_old_is_forgotten_and_what_lives_is_kept(airflow_database, monkeypatch):
     monkeypatch.setattr("steadfast_sidecar.sources.outbox.SWEEP_SECONDS", 0.0)
     kept, gone = outbox.event_key("identity_hit", 2), outbox.event_key("identity_hit", 3)

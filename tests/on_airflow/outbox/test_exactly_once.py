@@ -13,9 +13,11 @@ from airflow_steadfast.signals import outbox
 from airflow_steadfast.signals.handoff import series_key
 from steadfast_sidecar.sources import OutboxSource, engine_of, ensure_tables
 from tests.on_airflow.outbox.conftest import WRITE_EVENT
+from tests.support import requires
 from tests.support.sidecar_process import start_sidecar
 
 pytestmark = [pytest.mark.airflow, pytest.mark.postgres]
+needs_store = requires.state_store("test_before_3_3.py")
 
 WRITERS = 6
 PER_WRITER = 150
@@ -50,6 +52,7 @@ class Writer(threading.Thread):
             time.sleep(self.dice.choice([0, 0, 0.01, 0.05]))
 
 
+@needs_store
 def test_two_sidecars_that_are_killed_count_each_event_once(airflow_database):
     names = ("sidecar-a", "sidecar-b")
 
@@ -104,6 +107,7 @@ def await_claims(database, expected):
         time.sleep(0.1)
 
 
+@needs_store
 def test_a_commit_that_comes_behind_the_overlap_is_found_by_the_sweep(airflow_database, monkeypatch):
     monkeypatch.setattr("steadfast_sidecar.sources.outbox.OVERLAP_IDS", 5)
     monkeypatch.setattr("steadfast_sidecar.sources.outbox.CHUNK_ROWS", 7)
@@ -126,6 +130,7 @@ def test_a_commit_that_comes_behind_the_overlap_is_found_by_the_sweep(airflow_da
     source.close()
 
 
+@needs_store
 def test_one_read_does_bounded_work_and_says_what_waits(airflow_database, monkeypatch):
     monkeypatch.setattr("steadfast_sidecar.sources.outbox.BUDGET_SECONDS", 0.0)
     monkeypatch.setattr("steadfast_sidecar.sources.outbox.CHUNK_ROWS", 40)
