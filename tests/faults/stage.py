@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a scenario stands on: a namespace, a Dag, schedulers, workers, the fault proxy, and the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.faults import dags
+from tests.faults.audit import Audit
+from tests.faults.kube import Pods
+from tests.faults.outcome import Outcome
+from tests.faults.scheduler import Scheduler
+from tests.faults.table import FINISHED, Row, Table
+from tests.faults.worker import ExecutionApi, Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tests.faults.servers import Servers
+    from tests.faults.spec import Scenario
+
+RUN = "run"
+ALIAS = "KubernetesExecutor"
+_SETTLE_SECONDS = 240.0
+
+
+@dataclass(frozen=True)
+class Want:
+    """What a launch should come to: this many pods for (``ti_id``, ``try_number``), and a state.
+
+    ``state`` is the task instance's at the end, None where it does not matter.
+    """
+
+    row: Row
+    pods: int = 1
+    state: str | None = "success"
+
+
+class Stage:
+    """One per process; ``begin`` and ``end`` bracket a trial."""
+
+    def __init__(self, scenario: Scenario, impl: str, size: int, servers: Servers) -> None:
+        self.scenario, self.impl, self.size, self.servers = scenario, impl, size, servers
+        self.proxy, self.postgres = servers.proxy, servers.postgres
+        self.api = ExecutionApi()
+        self.schedulers: list[Scheduler] = []
+
+    def begin(self, number: int) -> None:
+        """Set up a trial: everything fresh but the processes of the servers and this one."""
+        name = f"{self.scenario.name.replace('_', '-')}-{self.impl[0]}-{number}"
+        self.dag_id = name
+        self.proxy.clear()
+        os.environ["AIRFLOW__KUBERNETES_EXECUTOR__NAMESPACE"] = name
+        self.pods = Pods(self.servers.cluster, name)
+        self.workers = Workers(self.api, self.pods)
+        self.audit = Audit(self.servers.cluster.folder / "audit.log", name)
+        self.table = Table(os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], name)
+        self.schedulers = []
+
+    def end(self) -> None:
+        """Take a trial down."""
+        self.proxy.clear()
+        for scheduler in self.schedulers:
+            scheduler.end()
+        self.table.execute(f"UPDATE dag_run SET state = 'failed' WHERE dag_id = '{self.dag_id}'")
+        self.table.execute("UPDATE job SET state = 'failed' WHERE state = 'running'")
+        self.pods.delete_all()
+        self.pods.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self.api.close()
+
+    # What a scenario asks for.
+
+    def dag(self, kind: dags.Kind = "plain", size: int = 0, executors: Sequence[str] = ()) -> None:
+        """Store the Dag and start its run."""
+        dags.store(self.dag_id, size or self.size, kind, executors)
+        dags.trigger(self.dag_id, RUN)
+
+    def scheduler(self, *, aliases: Sequence[str] = (ALIAS,)) -> Scheduler:
+        """Start a scheduler with one executor for each alias."""
+        scheduler = Scheduler(lambda: [self._executor(alias) for alias in aliases])
+        self.schedulers.append(scheduler)
+        return scheduler
+
+    def _executor(self, alias: str) -> Any:
+        from airflow.executors.executor_utils import ExecutorName
+
+        path = "airflow.providers.cncf.kubernetes.executors.kubernetes_executor.KubernetesExecutor"
+        if self.impl == "steadfast":
+            path = "airflow_steadfast.launch_guard.executor.GuardedKubernetesExecutor"
+        module, _, name = path.rpartition(".")
+        made = getattr(__import__(module, fromlist=[name]), name)()
+        made.name = ExecutorName(module_path=path, alias=alias)
+        if self.impl == "steadfast":
+            start = made.start
+
+            def checked() -> None:
+                start()
+                if made._steadfast_guard is None:
+                    raise RuntimeError("the guard is not active: the scenario would show upstream")
+
+            made.start = checked
+        return made
+
+    def restart(self, scheduler: Scheduler) -> Scheduler:
+        """Start a scheduler in a dead one's place, whose job is known to be dead; it adopts at its start."""
+        scheduler.replaced = True
+        self.table.execute(f"UPDATE job SET state = 'failed' WHERE id = {scheduler.job_id}")
+        heir = self.scheduler(aliases=[executor.name.alias for executor in scheduler.executors])
+        heir.adopt()
+        return heir
+
+    def rows(self) -> list[Row]:
+        return self.table.rows()
+
+    def clear_rows(self, rows: Sequence[Row]) -> None:
+        """Clear task instances as a user does."""
+        dags.clear(
+            self.dag_id, RUN, sorted({row.task_id for row in rows}), sorted({row.map_index for row in rows})
+        )
+
+    def configure(self, name: str, value: str) -> None:
+        """Set an option of the executor for what is started from now on."""
+        os.environ[f"AIRFLOW__KUBERNETES_EXECUTOR__{name.upper()}"] = value
+
+    def until(self, is_so: Callable[[], bool], what: str, patience: float = 60.0) -> None:
+        """Wait; raises TimeoutError that says for what."""
+        deadline = time.monotonic() + patience
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {patience:.0f} s: {what}")
+            time.sleep(0.05)
+
+    def settle(
+        self, *, quiet: float = 6.0, play: Callable[[], int] | None = None, restart: bool = True
+    ) -> None:
+        """Let schedulers and workers go on until all is finished, or nothing has moved for ``quiet`` s.
+
+        A scheduler whose loop ended is restarted, as Kubernetes does.
+        """
+        play = play or self.workers.play
+        moved_at = began = time.monotonic()
+        before: object = None
+        while time.monotonic() - began < _SETTLE_SECONDS:
+            for scheduler in list(self.schedulers):
+                if scheduler.replaced or scheduler.loop():
+                    continue
+                if restart:
+                    self.restart(scheduler)
+            moved = play()
+            rows = self.rows()
+            now = (rows, self._unfinished_pods(), self._books())
+            if moved or now != before:
+                moved_at, before = time.monotonic(), now
+            if all(row.state in FINISHED for row in rows) and not now[1] and not now[2]:
+                return
+            if time.monotonic() - moved_at > quiet:
+                return
+            time.sleep(0.05)
+
+    def _unfinished_pods(self) -> int:
+        return sum(pod["status"]["phase"] in ("Pending", "Running") for pod in self.pods.list())
+
+    def _books(self) -> int:
+        return sum(
+            len(executor.running) for one in self.schedulers if one.alive for executor in one.executors
+        )
+
+    # The verdict.
+
+    def judge(self, wants: Iterable[Want]) -> Outcome:
+        """Count what came of the launches.
+
+        Their pods come from the API server's audit log. A launch that is at its end but still in an
+        executor's books (a slot that leaked) is wrong.
+        """
+        outcome = Outcome()
+        created = Counter((pod.ti_id, pod.try_number) for pod in self.audit.created())
+        states = {row.ti_id: row.state for row in self.rows()}
+        leaked = {
+            (key.run_id, key.task_id, key.map_index, key.try_number)
+            for one in self.schedulers
+            if one.alive
+            for executor in one.executors
+            for key in executor.running
+        }
+        for want in wants:
+            row = want.row
+            pods = created[row.ti_id, row.try_number]
+            state = states.get(row.ti_id, "gone")
+            where = f"{row.task_id}[{row.map_index}] try {row.try_number}"
+            outcome.count(
+                f"{where}: {pods} pods of {int(want.pods)}, {state}",
+                lost=pods < want.pods,
+                doubled=pods > want.pods,
+                wrong=pods >= want.pods
+                and (
+                    (want.state is not None and state != want.state)
+                    or ((*row.at, row.try_number) in leaked and state in FINISHED)
+                ),
+            )
+        outcome.exits += sum(one.exits for one in self.schedulers)
+        outcome.note("shutdowns that hung", sum(one.hung for one in self.schedulers))
+        for status, number in self.workers.refused.items():
+            outcome.note(f"workers refused with {status}", number)
+        return outcome
+
+    def judge_now(self, pods: int = 1, state: str = "success") -> Outcome:
+        """Count by the rows as they are at the end: the last try of each must have had its pods."""
+        rows = self.rows()
+        outcome = self.judge(Want(row, pods, state) for row in rows)
+        outcome.note("tries burned", sum(max(0, row.try_number - 1) for row in rows))
+        return outcome
+
+    def total(self, name: str, **labels: str) -> float:
+        """A total of the guard; 0 for upstream, which has none."""
+        if self.impl == "upstream":
+            return 0.0
+        from airflow_steadfast import signals
+
+        return float(signals.totals().value(f"steadfast_{name}", **labels))
