@@ -11,7 +11,7 @@ from airflow_steadfast.launch_guard.naming import Derivation
 
 if TYPE_CHECKING:
     from airflow_steadfast.launch_guard.entry import Entry
-    from airflow_steadfast.launch_guard.launch import LaunchId
+    from airflow_steadfast.launch_guard.launch import LaunchId, PodRef
 
 LONGEST_DELAY = 10.0
 """Most seconds between two tries after an unknown outcome: 0, 1, 2, 4, 8, then always 10."""
@@ -23,9 +23,9 @@ class Attempt:
 
     ``number`` is which of its derived names is tried, ``naming`` that name, and ``request`` the pod that
     is being created, None until it is built; ``response`` the server's pod, where the creation path
-    tells it. ``in_doubt`` is true while a pod may exist that
-    nobody has seen. ``waited`` is true once a pod on its way out held the name. ``deadline`` (queue's
-    clock) ends the budget, None before the first failure.
+    tells it. ``in_doubt`` are pods that may exist and that nobody has seen. ``waited`` is true once a pod
+    on its way out held the name. ``deadline`` (queue's clock) ends the budget, None before the first
+    failure. ``silent`` is true until a failure has been logged.
     """
 
     entry: Entry
@@ -34,7 +34,7 @@ class Attempt:
     naming: Derivation = field(init=False)
     request: Any = None
     response: Any = None
-    in_doubt: bool = False
+    in_doubt: list[PodRef] = field(default_factory=list)
     waited: bool = False
     failures: int = 0
     deadline: float | None = None
@@ -85,7 +85,7 @@ class Attempts:
         attempt = self._by_entry.get(entry)
         if attempt is None or attempt.launch_id != launch_id:
             # a renewed copy comes with the pod that was in doubt for the original
-            attempt = Attempt(entry, launch_id, in_doubt=entry.pod is not None)
+            attempt = Attempt(entry, launch_id, in_doubt=[entry.pod] if entry.pod else [])
             self._by_entry[entry] = attempt
         attempt.begin()
         return attempt

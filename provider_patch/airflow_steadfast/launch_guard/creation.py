@@ -106,14 +106,15 @@ class Creation:
                 pods.LAUNCH_ANNOTATION: attempt.launch_id.text(),
             }
             pod.metadata.annotations = annotations
-            earlier, entry.pod, attempt.request = entry.pod, ref, pod
+            attempt.request = pod
         except Exception as error:
             self._leave_to_provider(entry, error)
             return
-        if earlier is not None and earlier != ref:
-            entry.former_pods.add(earlier)
-            if attempt.in_doubt:
-                self._look_for(earlier, attempt)
+        for doubtful in [one for one in attempt.in_doubt if one != ref]:
+            self._look_for(doubtful, attempt)
+        if entry.pod is not None and entry.pod != ref:
+            entry.former_pods.add(entry.pod)
+        entry.pod = ref
 
     def done(self, attempt: Attempt) -> None:
         """Note that the create succeeded."""
@@ -121,7 +122,7 @@ class Creation:
         entry.created = True
         if attempt.request is None:
             entry.pod_unknown = True  # the provider built and created it out of sight
-        attempt.in_doubt = False
+        attempt.in_doubt.clear()
         self._forget_earlier_requeue(entry)
         self._on_created(entry, attempt)
 
@@ -154,7 +155,8 @@ class Creation:
         if answer.kind == "exists" and attempt.request is not None:
             return self._taken(attempt, error)
         if answer.kind == "unknown":
-            attempt.in_doubt = True
+            if attempt.entry.pod is not None and attempt.entry.pod not in attempt.in_doubt:
+                attempt.in_doubt.append(attempt.entry.pod)
             found = self._find(attempt)
             if found is not None and whose(found, attempt.request) == "own":
                 return self._adopt(attempt, found)
@@ -215,7 +217,7 @@ class Creation:
             raise LookUpFailedError(f"{ref.namespace}/{ref.name}: {error!r}") from error
         if found is not None and whose(found, attempt.request) == "own":
             raise AlreadyThereError(found)
-        attempt.in_doubt = False
+        attempt.in_doubt.remove(ref)
 
     def _find(self, attempt: Attempt) -> Any | None:
         """Return the pod of the name that was asked for; None where there is none, or none can be read."""
