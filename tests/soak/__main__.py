@@ -25,7 +25,7 @@ from tests.soak import plan, report, soak, timeline
 from tests.support.environment import BUILD, ROOT
 
 RESULTS = BUILD / "soak" / "results"
-SEED, TASKS, SECONDS = 1, 2_000, 420.0
+SEED, TASKS, SECONDS = 1, 2_000, 900.0
 
 
 def main(arguments: list[str]) -> int:
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     one.add_argument("--scenario", choices=("soak", "outage"), default="soak")
     one.add_argument("--tasks", type=int, default=TASKS, help="task instances, in steps of 100")
     one.add_argument("--seed", type=int, default=None, help="of the faults and the pods; random if not given")
-    one.add_argument("--seconds", type=float, default=SECONDS, help="how long faults go on")
+    one.add_argument("--seconds", type=float, default=SECONDS, help="how long faults go on at most")
     one.add_argument("--folder", type=Path, default=None, help="an empty folder for every log")
     commands.add_parser("report")
     look = commands.add_parser("timeline")

@@ -29,8 +29,8 @@ Kind = Literal[
     "clear",
 ]
 _WEIGHTS: dict[Kind, int] = {
-    "kill": 5,
-    "freeze": 4,
+    "kill": 4,
+    "freeze": 3,
     "long_freeze": 3,
     "database_restart": 2,
     "quota": 3,
@@ -59,7 +59,10 @@ class Fault:
 
 @dataclass(frozen=True)
 class Plan:
-    """One soak. ``faults`` are in order of time; ``patience`` bounds the time to the end after the last."""
+    """One soak. ``faults`` are in order of time and end, at the latest, when nearly all work is done.
+
+    ``patience`` bounds the time to the end after the last one.
+    """
 
     impl: str
     seed: int
@@ -77,12 +80,12 @@ class Plan:
 
 
 def soak(impl: str, seed: int, task_instances: int, seconds: float) -> Plan:
-    """Plan random faults for ``seconds``: the same seed gives the same faults for both implementations."""
+    """Plan random faults for up to ``seconds``: one seed gives both implementations the same ones."""
     chance = random.Random(f"faults {seed}")  # noqa: S311 - a plan, not a secret
     faults, at = [], 3.0
     while at < seconds:
         faults.append(_fault(chance, at))
-        at += chance.uniform(5, 15)
+        at += chance.uniform(7, 20)
     return Plan(impl, seed, task_instances, faults=tuple(faults))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from tests.soak.plan import QUEUED_TIMEOUT
@@ -34,7 +35,7 @@ class Launches:
     - refused_stale: the API said that the task instance has moved on (404, 409),
     - refused_token: the launch token had expired (401, 403) although the pod had not waited long,
     - overdue: the same of a pod that had waited for longer than the queued timeout,
-    - unreachable: the API did not answer the worker,
+    - unreachable: the API did not answer the worker, or with 5xx however often it asked,
     - unexplained: none of these.
     """
 
@@ -77,7 +78,7 @@ def fate(pod: Pod) -> str:
     if pod.refused in EXPIRED_STATUS:
         waited = (pod.ended_at or pod.created_at) - pod.created_at
         return "overdue" if waited > QUEUED_TIMEOUT else "refused_token"
-    if pod.unreachable:
+    if pod.unreachable or (pod.refused or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return "unreachable"
     if pod.refused is None and pod.deleted_at is not None:
         return "revoked" if pod.revoked else "deleted"

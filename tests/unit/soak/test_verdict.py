@@ -55,6 +55,7 @@ def test_one_pod_that_worked_is_what_must_be():
         ({"refused": 403, "ended_at": 91.0}, "overdue"),
         ({"refused": 422}, "unexplained"),
         ({"unreachable": True}, "unreachable"),
+        ({"refused": 500}, "unreachable"),
         ({"deleted_at": 2.0}, "deleted"),
         ({"deleted_at": 2.0, "revoked": True}, "revoked"),
         ({}, "unexplained"),
