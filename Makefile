@@ -10,6 +10,7 @@ VENV := .build/venv-airflow-3.3.2
 RUN := $(VENV)/bin
 PYTEST := $(RUN)/python -m pytest
 PART ?=
+PAIR ?=
 # what the checkers read
 CODE := provider_patch sidecar dashboards tests chart/files/scripts
 
@@ -22,7 +23,7 @@ demo: ## The main job: cluster, images, chart, three stories on a running Airflo
 	@$(PYTHON) -m tests.cluster.demo
 
 .PHONY: test
-test: ## All tests of the newest pair: checks, unit, real Airflow, chart, rules, the cluster and its stories (60 min cold)
+test: ## All tests of the newest pair, the suites of one older pair (PAIR= fixes it), the cluster and its stories (60 min cold)
 	@$(PYTHON) -m tests.support.tiers test
 
 .PHONY: test-fast
@@ -30,8 +31,28 @@ test-fast: ## No cluster: checks, unit, real Airflow on PostgreSQL, chart, rules
 	@$(PYTHON) -m tests.support.tiers test-fast
 
 .PHONY: test-all
-test-all: ## Everything in `make test`, and every supported pair whose interpreter is here; fails when one is not
+test-all: ## Everything in `make test`, every supported pair, faults, soak, bench; resumes (FRESH=1 starts anew)
 	@$(PYTHON) -m tests.support.tiers test-all
+
+.PHONY: matrix
+matrix: env ## The unit and on-Airflow suites on every supported pair, or on PAIR=3.0.6+10.8.2; writes docs/matrix.md
+	@$(RUN)/python -m tests.support.matrix $(PAIR)
+
+.PHONY: pairs
+pairs: ## List the supported pairs of Airflow and provider, and which of them this machine can run
+	@$(PYTHON) -m tests.support.environment pairs
+
+.PHONY: faults
+faults: env ## Each known hole of the launch under real faults, upstream beside ours; writes docs/faults.md, resumes (45 min)
+	@$(RUN)/python -m tests.faults
+
+.PHONY: faults-short
+faults-short: env ## A representative part of `make faults`, ours only (3 min)
+	@$(RUN)/python -m tests.faults short
+
+.PHONY: bench
+bench: env ## Ratios against upstream in one run; writes docs/performance.md, resumes
+	@$(RUN)/python -m tests.bench
 
 .PHONY: cluster
 cluster: ## Start the two-node kind cluster with every image it needs (CLUSTER=existing uses your context)

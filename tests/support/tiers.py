@@ -6,6 +6,10 @@ one run tells everything; the table at the end says what failed and where to loo
 
 The steps without a cluster run in lanes, side by side; a step's output is shown when it has ended.
 The cluster of ``test`` starts in the background meanwhile.
+
+``test`` runs the newest pair whole and the unit and on-Airflow suites of one older pair, whose turn it is by
+the number of commits; ``PAIR=`` fixes it. ``test-all`` runs the suites of every pair, faults, soak and
+benchmarks.
 """
 
 from __future__ import annotations
@@ -17,21 +21,20 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from tests.support.environment import BUILD, ROOT, MissingError, ensure, packages
-from tests.support.pairs import MAIN_PAIR, PAIRS, Pair
+from tests.support import tree
+from tests.support.environment import BUILD, ROOT, MissingError, ensure, interpreter, packages
+from tests.support.pairs import MAIN_PAIR, OLDER, Pair, UnknownPairError, find, of_turn
 
 # tests on a real Airflow wait for servers more than they compute: a lane each
 FAST_LANES = (
     ("lint", "unit", "test-chart", "test-dashboards"),
-    ("test-airflow PART=launch_guard",),
+    ("test-airflow PART=launch_guard", "test-airflow PART=databases"),
     ("test-airflow PART=durable_pod", "test-airflow PART=outbox"),
 )
 CLUSTER_STEPS = ("test-apiserver", "test-cluster")
 LOGS = BUILD / "logs"
-# what this version of the bundle claims to work on; the other supported pairs join with their capabilities
-COVERED = tuple(pair for pair in PAIRS if pair.airflow == MAIN_PAIR.airflow)
-# the steps that are repeated on every covered pair, in its own environment
-PER_PAIR = ("tests/unit", "tests/on_airflow")
+# long, resumable, each with a page in docs/
+LONG_STEPS = ("matrix", "faults", "soak", "bench")
 
 
 @dataclass
@@ -44,7 +47,7 @@ class Report:
     def run_quietly(self, name: str, command: list[str]) -> None:
         """Run one step with its output in a file, and show it whole when the step has ended."""
         LOGS.mkdir(parents=True, exist_ok=True)
-        log = LOGS / f"{name.replace(' PART=', '-')}.log"
+        log = LOGS / f"{name.replace(' PART=', '-').replace(' PAIR=', '-')}.log"
         print(f"=== {name} ... ({log.relative_to(ROOT)})", flush=True)
         started = time.monotonic()
         with log.open("wb") as output:
@@ -89,15 +92,17 @@ def main(tier: str) -> int:
     started = time.monotonic()
     report = Report()
     try:
+        older = None if tier == "test-fast" else older_pair(os.environ.get("PAIR", ""))
         packages()
         ensure(MAIN_PAIR)
-    except MissingError as error:
+    except (MissingError, UnknownPairError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return 2
     report.add("environment", True, time.monotonic() - started)
     print(f"\nPair under test: {MAIN_PAIR.name}")
     background = None if tier == "test-fast" else _start_cluster()
-    lanes = [threading.Thread(target=_lane, args=(report, steps)) for steps in FAST_LANES]
+    extra = ((f"matrix PAIR={older.key}",),) if older else ()
+    lanes = [threading.Thread(target=_lane, args=(report, steps)) for steps in (*FAST_LANES, *extra)]
     for lane in lanes:
         lane.start()
     for lane in lanes:
@@ -107,8 +112,36 @@ def main(tier: str) -> int:
         for step in CLUSTER_STEPS:
             report.run(step, _make(step))
     if tier == "test-all":
-        _pairs(report)
+        for step in LONG_STEPS:
+            report.run(step, _make(step))
     return report.close()
+
+
+def older_pair(wanted: str) -> Pair | None:
+    """Return the second pair of ``make test`` and say why it is this one; None where no interpreter is here.
+
+    ``wanted`` is what PAIR= names, "" for the pair whose turn it is. Raises UnknownPairError for a name
+    that is no pair's, MissingError where the named pair's Python is not here.
+    """
+    if wanted:
+        pair = find(wanted)
+        if interpreter(pair.python) is None:
+            raise MissingError(f"PAIR={wanted}: no Python {pair.python} on PATH or in pyenv")
+        print(f"Second pair, as PAIR= says: {pair.name}", flush=True)
+        return pair
+    there = tuple(pair for pair in OLDER if interpreter(pair.python) is not None)
+    for python in sorted({pair.python for pair in OLDER if pair not in there}):
+        print(f"No Python {python} here: its pairs are left out")
+    number = tree.commit_count()
+    chosen = of_turn(number, there)
+    if chosen is None:
+        print("No second pair: none of the older pairs' Pythons is here", flush=True)
+    else:
+        print(
+            f"Second pair, by turn {number} of {len(there)}: {chosen.name} (PAIR={chosen.key} fixes it)",
+            flush=True,
+        )
+    return chosen
 
 
 def _make(step: str) -> list[str]:
@@ -134,27 +167,6 @@ def _await_cluster(report: Report, background: subprocess.Popen[bytes]) -> None:
     if not passed:
         print((LOGS / "cluster-up.log").read_text(errors="replace")[-4000:])
     report.add("cluster (the rest of its start)", passed, time.monotonic() - started)
-
-
-def _pairs(report: Report) -> None:
-    for pair in COVERED:
-        if pair == MAIN_PAIR:
-            continue
-        started = time.monotonic()
-        try:
-            folder = ensure(pair)
-        except MissingError as error:
-            report.add(pair.name, False, time.monotonic() - started, f"not run: {error}")
-            continue
-        report.run(pair.name, _pytest(pair, str(folder)))
-    for pair in PAIRS:
-        if pair not in COVERED:
-            print(f"{pair.name}: supported from a later version on, not run")
-
-
-def _pytest(pair: Pair, folder: str) -> list[str]:
-    os.environ["STEADFAST_TEST_PAIR"] = pair.name
-    return [f"{folder}/bin/python", "-m", "pytest", *PER_PAIR]
 
 
 if __name__ == "__main__":

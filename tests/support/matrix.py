@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The unit and the on-Airflow suites on every supported pair, each in its own environment.
+
+    python -m tests.support.matrix                every pair; writes docs/matrix.md
+    python -m tests.support.matrix 3.0.6+10.8.2   the named pairs only
+
+It resumes: a pair that passed with the files as they are now is not run again, unless FRESH=1.
+A pair whose Python is not on this machine is reported as not run, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from tests.support import matrix_page, tree
+from tests.support.environment import BUILD, ROOT, MissingError, ensure
+from tests.support.matrix_page import Result
+from tests.support.pairs import PAIRS, Pair, UnknownPairError, find
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUITES = ("tests/unit", "tests/on_airflow")
+KEPT = BUILD / "matrix"
+# The suites wait for servers more than they compute.
+_AT_ONCE = 2
+
+
+def run(pair: Pair) -> Result:
+    """Run the suites on a pair, or return what is kept where they passed with these files. Never raises."""
+    digest = tree.digest(pair)
+    kept = Result.load(KEPT / f"{pair.key}.json")
+    if kept is not None and kept.passed and kept.digest == digest and not os.environ.get("FRESH"):
+        _say(f"{pair.key}: passed before with these files ({kept.tests} tests), not run again")
+        return kept
+    try:
+        folder = ensure(pair)
+    except (MissingError, subprocess.CalledProcessError) as error:
+        _say(f"{pair.key}: not run: {error}")
+        return Result(pair.key, digest, note=str(error))
+    log = KEPT / f"{pair.key}.log"
+    _say(f"{pair.key}: ... ({log.relative_to(ROOT)})")
+    started = time.monotonic()
+    report = KEPT / f"{pair.key}.xml"
+    code = _pytest(folder, log, report)
+    seconds = time.monotonic() - started
+    passed, failed, skipped = _cases(report)
+    result = Result(pair.key, digest, code, passed, failed, skipped, seconds, tree.commit())
+    result.save(KEPT / f"{pair.key}.json")
+    _say(f"{pair.key}: {result.outcome} in {seconds:.0f} s")
+    if not result.passed:
+        _say(_tail(log))
+    return result
+
+
+def _pytest(folder: Path, log: Path, report: Path) -> int:
+    KEPT.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
+    # a person's own Airflow settings would bend the tests
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")}
+    python, options = (
+        str(folder / "bin" / "python"),
+        ["-q", "-p", "no:cacheprovider", f"--junit-xml={report}"],
+    )
+    with log.open("wb") as output:
+        done = subprocess.run(
+            [python, "-m", "pytest", *options, *SUITES],
+            cwd=ROOT,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            check=False,
+        )
+    return done.returncode
+
+
+def _cases(report: Path) -> tuple[int, int, dict[str, int]]:
+    """Return how many of the report's tests passed and failed, and how many were skipped for which reason."""
+    outcomes: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    if report.exists():
+        for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 - pytest wrote it just now
+            kinds = {child.tag: child.get("message", "") for child in case}
+            if "failure" in kinds or "error" in kinds:
+                outcomes["failed"] += 1
+            elif "skipped" in kinds:
+                skipped[kinds["skipped"]] += 1
+            else:
+                outcomes["passed"] += 1
+    return outcomes["passed"], outcomes["failed"], dict(skipped)
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(line[:300] for line in lines if line.startswith(("FAILED", "ERROR")))
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        pairs = tuple(find(text) for text in arguments) or PAIRS
+    except UnknownPairError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        results = list(pool.map(run, pairs))
+    print()
+    for line in matrix_page.table(results):
+        print(line)
+    if pairs == PAIRS:
+        matrix_page.PAGE.write_text(matrix_page.page(results), encoding="utf-8")
+        print(f"\nwrote {matrix_page.PAGE.relative_to(ROOT)}")
+    failed = [result.pair for result in results if not result.passed]
+    if failed:
+        print(f"\nNOT PASSED: {', '.join(failed)}. One alone: `make matrix PAIR={failed[0]}`")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
