@@ -25,10 +25,15 @@ if TYPE_CHECKING:
 
 _QUOTA = "soak"
 _CLEARED = 20
+_PROGRESS, _LONGEST_WAIT = 15, 60.0
 
 
 class Chaos(threading.Thread):
-    """Runs the faults of a plan from ``start`` on; ``done`` counts what was carried out, by kind."""
+    """Runs the faults of a plan from ``start`` on; ``done`` counts what was carried out, by kind.
+
+    Whoever starts it keeps ``progress`` up to date, the number of finished task instances: a fault waits for
+    some progress since the one before, so that a slow machine is not kept from getting anywhere.
+    """
 
     def __init__(
         self,
@@ -40,6 +45,7 @@ class Chaos(threading.Thread):
     ) -> None:
         super().__init__(name="chaos", daemon=True)
         self.done: Counter[str] = Counter()
+        self.progress = 0
         self._faults = faults
         self._stage = stage
         self._proxy = proxy
@@ -51,10 +57,11 @@ class Chaos(threading.Thread):
         self._running: list[threading.Thread] = []
 
     def run(self) -> None:
-        began = time.monotonic()
+        before = 0.0
         for fault in self._faults:
-            if self._stopping.wait(max(0.0, began + fault.at - time.monotonic())):
+            if self._stopping.wait(fault.at - before) or self._wait_for_progress(first=before == 0):
                 break
+            before = fault.at
             self._say(f"fault: {fault}")
             self.done[fault.kind] += 1
             thread = threading.Thread(target=self._carry_out, args=(fault,), daemon=True)
@@ -62,6 +69,14 @@ class Chaos(threading.Thread):
             self._running.append(thread)
         for thread in self._running:
             thread.join()
+
+    def _wait_for_progress(self, *, first: bool) -> bool:
+        """Wait until work went on, or long enough; True when stopping."""
+        since, deadline = self.progress, time.monotonic() + (0 if first else _LONGEST_WAIT)
+        while time.monotonic() < deadline and self.progress < since + _PROGRESS:
+            if self._stopping.wait(1):
+                return True
+        return self._stopping.is_set()
 
     def stop(self) -> None:
         """Begin no further fault, end those at work, and put everything right again."""

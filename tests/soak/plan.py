@@ -44,7 +44,10 @@ _WEIGHTS: dict[Kind, int] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: ``at`` seconds after the first pod, for ``seconds``; ``target`` is a scheduler's name."""
+    """One fault: ``at`` seconds after the first pod at the earliest, for ``seconds``.
+
+    ``target`` is a scheduler's name.
+    """
 
     at: float
     kind: Kind

@@ -138,6 +138,7 @@ def _await_end(plan: Plan, player: Player, chaos: Chaos, say: Any) -> bool:
     while time.monotonic() < deadline:
         time.sleep(_TICK)
         states = _quietly(airflow_side.task_states, Counter())
+        chaos.progress = max(chaos.progress, states["success"])
         if states["success"] >= _NEARLY_ALL * plan.task_instances and chaos.is_alive():
             chaos.stop()
             say("nearly all work is done: no further faults")
