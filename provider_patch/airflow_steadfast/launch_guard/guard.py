@@ -12,7 +12,7 @@ from airflow_steadfast.launch_guard import drop, inject, launcher, pod_events, s
 from airflow_steadfast.launch_guard.check import LaunchCheck
 from airflow_steadfast.launch_guard.creation import Creation
 from airflow_steadfast.launch_guard.queue import GuardedQueue
-from airflow_steadfast.launch_guard.recheck import Recheck
+from airflow_steadfast.launch_guard.recheck import Alongside, Recheck
 from airflow_steadfast.launch_guard.renewal import TokenRenewal
 from airflow_steadfast.launch_guard.results import Results
 from airflow_steadfast.launch_guard.revoke import Revoker
@@ -41,8 +41,10 @@ class Guard:
         self._broken = False
         self._snapshot = Snapshot(chosen.guard_check_timeout)
         self._wardrobe = inject.wardrobe(executor, inject=chosen.inject == "auto")
+        self._revoker = Revoker(executor.kube_scheduler)
+        self._recheck = Recheck(self._snapshot, self._revoker, self._claimed, self._revoked, self._now)
         self.queue = GuardedQueue(
-            LaunchCheck(self._snapshot, job_id),
+            LaunchCheck(Alongside(self._snapshot, self._recheck), job_id),
             self._dropped,
             max_hold=chosen.guard_max_hold,
             recheck_age=chosen.guard_recheck_age,
@@ -50,8 +52,6 @@ class Guard:
             renewal=TokenRenewal(executor),
         )
         self.results = Results(executor, self.queue)
-        self._revoker = Revoker(executor.kube_scheduler)
-        self._recheck = Recheck(self._snapshot, self._revoker, self._claimed, self._revoked, self.queue.now)
         self._stranded = stranded.Stranded(self._look_for_stranded, self.queue.now)
         self._creation = Creation(
             executor,
@@ -182,6 +182,9 @@ class Guard:
         if entry.pod_lacks_patch:
             entry.pod_lacks_patch = False
             signals.totals().increment("steadfast_worker_pods_unpatched_total")
+
+    def _now(self) -> float:
+        return self.queue.now()
 
     def _keep(self, rows: list[Any]) -> None:
         self._audit_rows += rows

@@ -2,26 +2,28 @@
 """The check after creation: between the verdict and the pod, the work may have moved on.
 
 Once at the end of a loop, and once per second that creation takes, the rows of the pods created since
-are read again, in one SELECT. A launch without a verdict (made while the database was down) is not asked
-about. A database that gives no answer is counted and leaves the pods alone.
+are read again, in one SELECT; where a check of the queue is due anyway, in that check's own. A launch
+without a verdict (made while the database was down) is not asked about. A database that gives no answer
+is counted and leaves the pods alone.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_steadfast import signals
 from airflow_steadfast.launch_guard.recheck_verdict import judge_created
 from airflow_steadfast.launch_guard.snapshot import MAX_IDS, SnapshotError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from airflow_steadfast.launch_guard.check import RowSource
     from airflow_steadfast.launch_guard.entry import Entry
     from airflow_steadfast.launch_guard.launch import LaunchId, PodRef
     from airflow_steadfast.launch_guard.revoke import Outcome
+    from airflow_steadfast.launch_guard.rows import Row
     from airflow_steadfast.launch_guard.verdict import Verdict
 
 log = logging.getLogger("airflow_steadfast.launch_guard")
@@ -63,6 +65,7 @@ class Recheck:
         self._created: list[Entry] = []
         self._since = 0.0
         self._stale: list[tuple[Entry, LaunchId, PodRef, Verdict, int]] = []
+        self._found: list[tuple[Entry, LaunchId, PodRef, Verdict, int]] = []
 
     def created(self, entry: Entry) -> None:
         """Note a created pod; may look at those before it."""
@@ -70,6 +73,7 @@ class Recheck:
             return
         if self._created and self._clock() - self._since >= INTERVAL:
             self._look()
+        self._revoke_found()
         if not self._created:
             self._since = self._clock()
         self._created.append(entry)
@@ -81,29 +85,53 @@ class Recheck:
             self._revoke(entry, launch_id, ref, verdict, tries)
         while self._created:
             self._look()
+        self._revoke_found()
 
     def void(self, entry: Entry, verdict: Verdict) -> None:
         """Revoke, at the end of the loop, the pod that a dropped launch may have made."""
         if entry.launch_id is not None and entry.pod is not None:
             self._stale.append((entry, entry.launch_id, entry.pod, verdict, TRIES))
 
+    def due(self, room: int) -> list[Entry]:
+        """The oldest entries, at most ``room``, of created pods that nobody has looked at yet."""
+        return self._created[: max(room, 0)]
+
+    def saw(self, batch: Sequence[Entry], rows: Mapping[Any, Row]) -> None:
+        """Take the rows read for ``due``; what is stale is revoked with the next pod or loop end."""
+        self._created = self._created[len(batch) :]
+        self._since = self._clock()
+        try:
+            self._judge(batch, rows)
+        except Exception:
+            # the queue's own verdicts do not depend on it
+            log.debug("the check after creation failed", exc_info=True)
+            signals.totals().increment("steadfast_launch_check_errors_total", reason="internal_error")
+
     def _look(self) -> None:
         batch, self._created = self._created[:MAX_IDS], self._created[MAX_IDS:]
         self._since = self._clock()
         totals = signals.totals()
         try:
-            rows = self._rows.read(list({entry.launch.row_key: None for entry in batch if entry.launch}))
+            rows = self._rows.read(row_keys(batch))
         except Exception as error:
             reason = error.reason if isinstance(error, SnapshotError) else "internal_error"
             totals.increment("steadfast_launch_check_errors_total", len(batch), reason=reason)
             log.debug("the check after creation got no answer", exc_info=True)
             return
+        self._judge(batch, rows)
+
+    def _judge(self, batch: Sequence[Entry], rows: Mapping[Any, Row]) -> None:
         for entry in batch:
             if entry.launch is None or entry.launch_id is None or entry.pod is None:
                 continue
             verdict = judge_created(entry.launch_id, rows.get(entry.launch.row_key))
             if not verdict.fresh:
-                self._revoke(entry, entry.launch_id, entry.pod, verdict, TRIES)
+                self._found.append((entry, entry.launch_id, entry.pod, verdict, TRIES))
+
+    def _revoke_found(self) -> None:
+        found, self._found = self._found, []
+        for entry, launch_id, ref, verdict, tries in found:
+            self._revoke(entry, launch_id, ref, verdict, tries)
 
     def _revoke(self, entry: Entry, launch_id: LaunchId, ref: PodRef, verdict: Verdict, tries: int) -> None:
         if self._claimed(entry, ref, launch_id):
@@ -117,3 +145,29 @@ class Recheck:
             log.info(
                 "Pod %s/%s is of no use any more (%s), but has started: left alone", *ref, verdict.reason
             )
+
+
+class Alongside:
+    """The queue's row source: one SELECT for what it asks and for the pods created since the last look.
+
+    Without it each second of creation would cost two, the queue's own and the one after creation.
+    """
+
+    def __init__(self, rows: RowSource, recheck: Recheck) -> None:
+        self._rows = rows
+        self._recheck = recheck
+
+    def read(self, keys: Sequence[Any]) -> dict[Any, Row]:
+        """Return the rows, some more than were asked for among them; raises ``SnapshotError``.
+
+        Where it raises, the created pods are still to be looked at.
+        """
+        batch = self._recheck.due(MAX_IDS - len(keys))
+        rows = self._rows.read(list(dict.fromkeys([*keys, *row_keys(batch)])))
+        self._recheck.saw(batch, rows)
+        return rows
+
+
+def row_keys(batch: Sequence[Entry]) -> list[Any]:
+    """The keys of the entries' rows, each once."""
+    return list({entry.launch.row_key: None for entry in batch if entry.launch})

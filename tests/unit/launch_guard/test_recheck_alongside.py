@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The check after creation takes part in the queue's SELECT, where there is one."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_steadfast.launch_guard.entry import Entry
+from airflow_steadfast.launch_guard.launch import Launch, LaunchId, PodRef
+from airflow_steadfast.launch_guard.recheck import INTERVAL, Alongside, Recheck
+from airflow_steadfast.launch_guard.rows import Row
+from airflow_steadfast.launch_guard.snapshot import MAX_IDS, SnapshotError
+from tests.support.guard_queue import QUEUED, Job
+
+
+class Rows:
+    """A database; ``asked`` has the keys of each SELECT."""
+
+    def __init__(self):
+        self.gone = set()
+        self.asked = []
+        self.down = False
+
+    def read(self, keys):
+        if self.down:
+            raise SnapshotError("database_error", "down")
+        self.asked.append(list(keys))
+        return {key: Row("queued", 1, 1, QUEUED) for key in keys if key not in self.gone}
+
+
+class Revoker:
+    def __init__(self):
+        self.pods = []
+
+    def revoke(self, ref, launch):
+        self.pods.append(ref.name)
+        return "revoked"
+
+
+class World:
+    def __init__(self):
+        self.now = 0.0
+        self.rows = Rows()
+        self.revoker = Revoker()
+        self.recheck = Recheck(
+            self.rows, self.revoker, lambda *_: False, lambda *_: None, clock=lambda: self.now
+        )
+        self.queue_rows = Alongside(self.rows, self.recheck)
+
+    def create(self, *names):
+        for name in names:
+            entry = Entry(Job(name, name), Launch(name, 1, name))
+            entry.launch_id = LaunchId(name, 1, QUEUED, 0)
+            entry.pod = PodRef("airflow", name)
+            self.recheck.created(entry)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_the_rows_of_created_pods_come_with_the_queues_own(world):
+    world.create("a", "b")
+    assert set(world.queue_rows.read(["c", "d"])) == {"a", "b", "c", "d"}
+    assert world.rows.asked == [["c", "d", "a", "b"]]
+    world.recheck.end_loop()
+    assert len(world.rows.asked) == 1
+
+
+def test_what_both_ask_for_is_asked_for_once(world):
+    world.create("a")
+    world.queue_rows.read(["a"])
+    assert world.rows.asked == [["a"]]
+
+
+def test_a_second_of_creation_costs_one_select(world):
+    for second in range(10):
+        for part in range(10):
+            world.now = second * 1.01 * INTERVAL + part / 10
+            if part == 0:
+                world.queue_rows.read([f"queued {second}"])
+            world.create(f"{second}.{part}")
+    world.recheck.end_loop()
+    assert len(world.rows.asked) == 10 + 1
+    looked_at = [key for keys in world.rows.asked for key in keys if not key.startswith("queued")]
+    assert sorted(looked_at) == sorted(f"{second}.{part}" for second in range(10) for part in range(10))
+
+
+def test_a_stale_pod_is_revoked_when_the_next_one_is_created(world):
+    world.create("a")
+    world.rows.gone = {"a"}
+    world.queue_rows.read(["b"])
+    assert world.revoker.pods == []
+    world.create("b")
+    assert world.revoker.pods == ["a"]
+    world.recheck.end_loop()
+    assert world.revoker.pods == ["a"]
+
+
+def test_a_stale_pod_is_revoked_when_the_loop_ends(world):
+    world.create("a")
+    world.rows.gone = {"a"}
+    world.queue_rows.read(["b"])
+    world.recheck.end_loop()
+    assert world.revoker.pods == ["a"]
+
+
+def test_no_select_grows_beyond_its_limit(world):
+    world.create(*(f"pod {number}" for number in range(5)))
+    world.queue_rows.read([f"queued {number}" for number in range(MAX_IDS - 2)])
+    world.queue_rows.read([f"queued {number}" for number in range(MAX_IDS)])
+    world.recheck.end_loop()
+    assert [len(keys) for keys in world.rows.asked] == [MAX_IDS, MAX_IDS, 3]
+
+
+def test_without_an_answer_the_created_pods_are_still_to_be_looked_at(world):
+    world.create("a")
+    world.rows.gone = {"a"}
+    world.rows.down = True
+    with pytest.raises(SnapshotError):
+        world.queue_rows.read(["b"])
+    world.rows.down = False
+    world.recheck.end_loop()
+    assert world.revoker.pods == ["a"]
+
+
+def test_an_entry_that_cannot_be_judged_does_not_cost_the_queue_its_rows(world, monkeypatch):
+    def fail(*_):
+        raise ValueError("odd")
+
+    monkeypatch.setattr("airflow_steadfast.launch_guard.recheck.judge_created", fail)
+    world.create("a")
+    assert set(world.queue_rows.read(["b"])) == {"a", "b"}
