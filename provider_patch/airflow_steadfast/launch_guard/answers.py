@@ -23,6 +23,7 @@ LONGEST_PAUSE = 300.0
 DEFAULT_PAUSE = 1.0
 """Seconds to pause after a 429 that names none."""
 
+_LONGEST_TEXT = 300
 _UNKNOWN = frozenset({0, 500, 502, 503, 504})
 _TRANSPORTS = (("urllib3.exceptions", "HTTPError"), ("aiohttp", "ClientError"))
 
@@ -47,6 +48,15 @@ def classify(error: Exception, *, sent: bool) -> Answer:
     if hasattr(error, "body") and hasattr(error, "headers"):
         return _of_status(status or 0, error)
     return Answer("unknown" if sent and _is_transport(error) else "final")
+
+
+def describe(error: Exception) -> str:
+    """Say an error in one line for the log: the clients' own text is long, or nothing but a name."""
+    status = getattr(error, "status", None)
+    if not (hasattr(error, "body") and hasattr(error, "headers")):
+        return repr(error)
+    said = _status_object(error)[1] or str(getattr(error, "reason", None) or "")
+    return " ".join(f"{status or 'no answer'} {said}".split())[:_LONGEST_TEXT]
 
 
 def _of_status(status: int, error: Any) -> Answer:

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_steadfast.kube import delete, pods, reader
-from airflow_steadfast.launch_guard.answers import Answer, classify
+from airflow_steadfast.launch_guard.answers import Answer, classify, describe
 from airflow_steadfast.launch_guard.attempt import Attempt, Attempts
 from airflow_steadfast.launch_guard.existing import whose
 from airflow_steadfast.launch_guard.launch import PodRef
@@ -192,13 +192,20 @@ class Creation:
         if answer is not None and answer.pause is not None:
             attempt.extend(answer.pause)
         if not within:
-            log.warning("The pod was not created within %g s: %s", self._budget, attempt.entry.launch)
+            log.warning(
+                "The pod was not created within %g s: %s: %s",
+                self._budget,
+                attempt.entry.launch,
+                describe(error),
+            )
             return "native"
         if answer is not None and answer.pause is not None:
             self._queue.pause_until(now + answer.pause)
         if attempt.silent:
             attempt.silent = False
-            log.warning("No pod yet, creating it is tried again: %s: %r", attempt.entry.launch, error)
+            log.warning(
+                "No pod yet, creating it is tried again: %s: %s", attempt.entry.launch, describe(error)
+            )
         refused = answer is not None and answer.kind in {"refused", "throttled"}
         self._queue.put_back(attempt.entry, retry_at=None if refused else now + attempt.delay())
         return "settled"
@@ -227,7 +234,7 @@ class Creation:
         try:
             return reader.read_pod(self._read_api(), metadata.name, metadata.namespace)
         except Exception as error:
-            log.info("Pod %s/%s cannot be read now: %r", metadata.namespace, metadata.name, error)
+            log.info("Pod %s/%s cannot be read now: %s", metadata.namespace, metadata.name, describe(error))
             return None
 
     def _delete(self, pod: Any) -> None:
@@ -240,7 +247,7 @@ class Creation:
                 _request_timeout=reader.TIMEOUT,
             )
         except Exception as error:
-            log.info("Pod %s cannot be deleted now: %r", pods.describe(pod), error)
+            log.info("Pod %s cannot be deleted now: %s", pods.describe(pod), describe(error))
 
     def _read_api(self) -> Any:
         if self._reader is None:

@@ -13,6 +13,7 @@ import logging
 import weakref
 from typing import TYPE_CHECKING, Any, Literal
 
+from airflow_steadfast.launch_guard.answers import describe
 from airflow_steadfast.launch_guard.launch import PodRef
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Results:
         try:
             self._tidy(results)
         except Exception as error:
-            log.info("Pod %s/%s cannot be tidied up now: %r", *ref, error)
+            log.info("Pod %s/%s cannot be tidied up now: %s", *ref, describe(error))
             if len(self._left) < MOST_LEFT:
                 self._left[ref] = results
 

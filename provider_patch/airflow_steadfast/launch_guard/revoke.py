@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kubernetes.client.exceptions import ApiException
 
 from airflow_steadfast.kube import delete, pods, reader
+from airflow_steadfast.launch_guard.answers import describe
 from airflow_steadfast.launch_guard.existing import REVOKED_LABEL
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Revoker:
         try:
             return self._revoke(ref, launch)
         except Exception as error:
-            log.info("Pod %s/%s cannot be revoked now: %r", ref.namespace, ref.name, error)
+            log.info("Pod %s/%s cannot be revoked now: %s", ref.namespace, ref.name, describe(error))
             return "failed"
 
     def _revoke(self, ref: PodRef, launch: str) -> Outcome:
