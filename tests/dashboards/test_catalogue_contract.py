@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from airflow_steadfast import settings
 from airflow_steadfast.signals import catalogue
 from dashboards import dashboard, rules, sample, selectors
 from steadfast_sidecar import exposition
@@ -54,6 +55,16 @@ def test_runbooks_name_only_metrics_that_exist(path):
     for name in re.findall(r"\bsteadfast_\w+", path.read_text(encoding="utf-8")):
         if name != "steadfast_sidecar":
             selectors.family(name)
+
+
+def test_the_launch_guards_page_explains_every_reason_and_names_only_what_exists():
+    page = (ROOT / "docs/launch-guard.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert set(catalogue.DROP_REASONS) | set(catalogue.CHECK_ERROR_REASONS) <= explained
+    for name in re.findall(r"\bsteadfast_\w+", page):
+        selectors.family(name)
+    known = {setting.name for setting in settings.table()}
+    assert set(re.findall(r"`(guard_\w+)`", page)) <= known
 
 
 def test_the_sample_moves_what_panels_filter_and_has_every_series():
