@@ -70,7 +70,7 @@ def report(executor: Any, entry: Entry, verdict: Verdict, job_id: int) -> list[A
     """
     row = verdict.row
     log.info(
-        "Dropped a stale launch, no pod is created: reason=%s %s scheduler_job_id=%s state=%s "
+        "Dropped a stale launch: reason=%s %s scheduler_job_id=%s state=%s "
         "row_try_number=%s queued_by_job_id=%s queued_dttm=%s",
         verdict.reason,
         entry.launch,

@@ -8,6 +8,7 @@ look-up is one of the primary-key index.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ def by_key(result: Iterable[Any]) -> Iterator[tuple[Any, Row]]:
 
 
 def is_comparable(key: Any) -> bool:
-    """Whether a row can have this key: a malformed id has no value in a column of UUIDs.
+    """Whether a row can have this key: a malformed id has no value in a column of UUIDs, and breaks a batch.
 
     Such ids were made by a faulty migration of MySQL databases to Airflow 3.0.
     """
@@ -93,12 +94,16 @@ def _primary_key(model: Any) -> tuple[Any, ...]:
 
 
 def _coerced(column: Any, text: Any) -> Any:
-    """Return an id as the column's own type; None for one that is none."""
+    """Return an id as the column's own type; None for one that is no UUID.
+
+    Where the column holds text (Airflow 3.0 and 3.1, but not on PostgreSQL) the text stays as it is.
+    """
     try:
         python_type = column.type.python_type
     except NotImplementedError:
         python_type = str
     try:
+        uuid.UUID(text)
         return python_type(text)
     except (ValueError, TypeError, AttributeError):
         return None

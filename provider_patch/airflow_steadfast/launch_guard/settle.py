@@ -136,6 +136,7 @@ class Settling:
             self._line.join(copy)
             self._line.waiting.pop()
             self._line.ready.append(copy)
+            log.info("Launching with a new token: %s", copy.launch)
         self._drop(entry, verdict)
 
     def report_broken(self, error: Exception) -> None:

