@@ -38,11 +38,11 @@ FULL = Plan(
     backlog_rounds=5,
     small_table=1_000,
     large_table=5_000_000,
-    table_rounds={1: 60, 16: 40, 500: 20},
-    rate_rounds=14,
+    table_rounds={1: 100, 16: 60, 500: 30},
+    rate_rounds=16,
     rate_pods={1: 48, 16: 160, 500: 250},
     idle_loops=200,
-    worker_rounds=15,
+    worker_rounds=20,
 )
 
 QUICK = Plan(
