@@ -15,6 +15,7 @@ import argparse
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -60,6 +61,8 @@ def _run(plan: Plan, chosen: tuple[str, ...]) -> int:
     from tests.bench.kept import Kept
     from tests.bench.world import World
 
+    # also when it is told to end, the servers end with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     started = time.monotonic()
     kept = Kept(plan)
     with World() as world:

@@ -84,7 +84,7 @@ class Subject:
         return [dataclasses.asdict(self._watch.loop()) for _ in range(count)]
 
     def scheduler_loops(self, count: int) -> list[dict[str, Any]]:
-        """Run whole scheduler loops that find nothing to schedule; ``total`` is the whole loop's time.
+        """Run whole scheduler loops with nothing to schedule; ``total`` and ``cpu`` are the whole loop's.
 
         The steps are those of the scheduler's own loop, without its sleep where nothing was queued.
         """
@@ -93,14 +93,15 @@ class Subject:
         found = []
         runner = self._scheduler = self._scheduler or self._make_scheduler()
         for _ in range(count):
-            started = time.perf_counter()
+            started, cpu = time.perf_counter(), time.process_time()
             with create_session() as session:
                 runner._do_scheduling(session)
                 session.expunge_all()
             times = dataclasses.asdict(self._watch.loop())
             with create_session() as session:
                 runner._process_executor_events(executor=self._executor, session=session)
-            found.append({**times, "total": time.perf_counter() - started})
+            whole = {"total": time.perf_counter() - started, "cpu": time.process_time() - cpu}
+            found.append({**times, **whole})
         return found
 
     def _make_scheduler(self) -> Any:

@@ -40,7 +40,7 @@ spec:
   automountServiceAccountToken: false
   containers: [{name: base, image: "docker.io/apache/airflow:3.3.2"}]
 """
-_PATIENCE = 120.0
+_PATIENCE = 300.0
 _numbers = itertools.count(1)
 
 
