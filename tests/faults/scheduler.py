@@ -25,11 +25,10 @@ class Scheduler:
 
     def __init__(self, make_executors: Callable[[], list[Any]]) -> None:
         from airflow.jobs.job import Job
-        from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
 
         self.executors = make_executors()
         self.job = Job()
-        self.runner: Any = SchedulerJobRunner(job=self.job, executors=self.executors)
+        self.runner: Any = self._runner()
         self.job.prepare_for_execution()
         self.job_id = int(self.job.id)
         for executor in self.executors:
@@ -39,6 +38,11 @@ class Scheduler:
         self.replaced = False
         self.exits = 0
         self.hung = False
+
+    def _runner(self) -> Any:
+        from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
+
+        return SchedulerJobRunner(job=self.job, executors=self.executors)
 
     @property
     def executor(self) -> Any:

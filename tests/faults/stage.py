@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.faults import dags
-from tests.faults.audit import Audit
+from tests.faults.audit import Audit, Created
 from tests.faults.kube import Pods
 from tests.faults.outcome import Outcome
 from tests.faults.scheduler import Scheduler
@@ -44,11 +44,20 @@ class Want:
 class Stage:
     """One per process; ``begin`` and ``end`` bracket a trial."""
 
+    with_ids = True
+    """Whether task instances have an id of their own."""
+
     def __init__(self, scenario: Scenario, impl: str, size: int, servers: Servers) -> None:
         self.scenario, self.impl, self.size, self.servers = scenario, impl, size, servers
         self.proxy, self.postgres = servers.proxy, servers.postgres
-        self.api = ExecutionApi()
+        self.api = self._open_api()
         self.schedulers: list[Scheduler] = []
+
+    def _open_api(self) -> Any:
+        return ExecutionApi()
+
+    def _workers(self) -> Any:
+        return Workers(self.api, self.pods)
 
     def begin(self, number: int) -> None:
         """Set up a trial: everything fresh but the processes of the servers and this one."""
@@ -57,9 +66,9 @@ class Stage:
         self.proxy.clear()
         os.environ["AIRFLOW__KUBERNETES_EXECUTOR__NAMESPACE"] = name
         self.pods = Pods(self.servers.cluster, name)
-        self.workers = Workers(self.api, self.pods)
         self.audit = Audit(self.servers.cluster.folder / "audit.log", name)
-        self.table = Table(os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], name)
+        self.table = Table(os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], name, with_ids=self.with_ids)
+        self.workers: Any = self._workers()
         self.schedulers = []
 
     def end(self) -> None:
@@ -163,7 +172,7 @@ class Stage:
                 return
             if time.monotonic() - moved_at > quiet:
                 return
-            time.sleep(0.05)
+            time.sleep(0.05 if moved else 0.2)
 
     def _unfinished_pods(self) -> int:
         return sum(pod["status"]["phase"] in ("Pending", "Running") for pod in self.pods.list())
@@ -182,8 +191,8 @@ class Stage:
         executor's books (a slot that leaked) is wrong.
         """
         outcome = Outcome()
-        created = Counter((pod.ti_id, pod.try_number) for pod in self.audit.created())
-        states = {row.ti_id: row.state for row in self.rows()}
+        created = Counter(map(self._launch, self.audit.created()))
+        states = {self._task_instance(row): row.state for row in self.rows()}
         leaked = {
             (key.run_id, key.task_id, key.map_index, key.try_number)
             for one in self.schedulers
@@ -193,8 +202,8 @@ class Stage:
         }
         for want in wants:
             row = want.row
-            pods = created[row.ti_id, row.try_number]
-            state = states.get(row.ti_id, "gone")
+            pods = created[self._launch(row)]
+            state = states.get(self._task_instance(row), "gone")
             where = f"{row.task_id}[{row.map_index}] try {row.try_number}"
             outcome.count(
                 f"{where}: {pods} pods of {int(want.pods)}, {state}",
@@ -211,6 +220,17 @@ class Stage:
         for status, number in self.workers.refused.items():
             outcome.note(f"workers refused with {status}", number)
         return outcome
+
+    def _task_instance(self, about: Row | Created) -> tuple[object, ...]:
+        return (about.ti_id,) if self.with_ids else (about.run_id, about.task_id, about.map_index)
+
+    def _launch(self, about: Row | Created) -> tuple[object, ...]:
+        return *self._task_instance(about), about.try_number
+
+    def audit_verbs(self) -> Counter[str]:
+        """How often executors asked for what about pods of the namespace."""
+        self.audit.created()
+        return self.audit.verbs
 
     def judge_now(self, pods: int = 1, state: str = "success") -> Outcome:
         """Count by the rows as they are at the end: the last try of each must have had its pods."""

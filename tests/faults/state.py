@@ -7,6 +7,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+from tests.faults import spec
 from tests.faults.outcome import Outcome
 from tests.faults.runner import FOLDER, ROOT
 
@@ -19,20 +20,38 @@ class Kept:
     seconds: float
 
 
-class State:
-    """One file for each run, named by its scenario, its implementation and the code that it showed.
+_GUARD = tuple(
+    f"provider_patch/airflow_steadfast/{name}"
+    for name in ("launch_guard", "kube", "signals", "settings.py", "capabilities.py", "import_hook.py")
+)
+_HARNESS = (
+    *(f"tests/faults/{name}.py" for name in ("audit", "dags", "kube", "outcome", "runner", "scheduler")),
+    *(f"tests/faults/{name}.py" for name in ("servers", "stage", "stage2", "table", "trial", "worker")),
+    *(f"tests/support/{name}.py" for name in ("fault_proxy", "fault_proxy_server", "fault_wire", "faults")),
+    "requirements/airflow-3.3.2.txt",
+    "requirements/pairs/2.11.2+10.25.0.txt",
+)
 
-    Upstream's runs depend on these scenarios and its own version, the guard's on the guard as well.
+
+class State:
+    """One file for each run, with the code that it showed.
+
+    A run depends on the harness, its scenario's module and the pinned packages; the guard's on the guard
+    as well.
     """
 
     def __init__(self, *, fresh: bool = False) -> None:
         self._folder = FOLDER / "results"
         self._folder.mkdir(parents=True, exist_ok=True)
-        harness = _digest("tests/faults", "tests/support", "requirements")
-        self._codes = {"upstream": harness, "steadfast": harness + _digest("provider_patch")}
+        self._harness, self._guard = _digest(*_HARNESS), _digest(*_GUARD)
         if fresh:
             for path in self._folder.glob("*.json"):
                 path.unlink()
+
+    def _code(self, name: str, impl: str) -> str:
+        module = spec.SCENARIOS[name].run.__module__.replace(".", "/")
+        guard = self._guard if impl == "steadfast" else ""
+        return f"{self._harness} {_digest(f'{module}.py')} {guard}".strip()
 
     def has(self, name: str, impl: str) -> bool:
         return self.get(name, impl) is not None
@@ -43,26 +62,27 @@ class State:
         if not path.exists():
             return None
         found = json.loads(path.read_text())
-        if found["code"] != self._codes[impl]:
+        if found["code"] != self._code(name, impl):
             return None
         return Kept(Outcome(**found["outcome"]), found["seconds"])
 
     def put(self, name: str, impl: str, outcome: Outcome, seconds: float) -> None:
-        text = json.dumps({"code": self._codes[impl], "outcome": outcome.as_dict(), "seconds": seconds})
+        text = json.dumps({"code": self._code(name, impl), "outcome": outcome.as_dict(), "seconds": seconds})
         path = self._folder / f"{name}-{impl}.json"
         path.with_suffix(".new").write_text(text)
         path.with_suffix(".new").replace(path)
 
     def seconds(self) -> float:
         """How long all results of this code took, one after the other."""
-        found = (self.get(*path.stem.rsplit("-", 1)) for path in self._folder.glob("*.json"))
+        found = (self.get(name, impl) for name in spec.SCENARIOS for impl in spec.IMPLS)
         return sum(kept.seconds for kept in found if kept)
 
 
-def _digest(*folders: str) -> str:
+def _digest(*paths: str) -> str:
+    """A digest of files, and of the sources in folders."""
     found = hashlib.sha256()
-    for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".py", ".txt") and "__pycache__" not in path.parts:
-                found.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()[:16]
+    for path in paths:
+        whole = ROOT / path
+        for one in sorted(whole.rglob("*.py")) if whole.is_dir() else [whole]:
+            found.update(str(one.relative_to(ROOT)).encode() + b"\0" + one.read_bytes())
+    return found.hexdigest()[:12]

@@ -51,17 +51,24 @@ class Table:
         )
         return [Row(*found) for found in self._execute(statement, dag_id=self._dag_id)]
 
-    def change(self, rows: Sequence[Row], assignment: str) -> None:
-        """Set columns of task instances behind everybody's back: ``"state = 'success'"``."""
-        for row in rows:
-            self._execute(
-                f"UPDATE task_instance SET {assignment} WHERE dag_id = :dag_id AND run_id = :run_id "
-                "AND task_id = :task_id AND map_index = :map_index",
-                dag_id=self._dag_id,
-                run_id=row.run_id,
-                task_id=row.task_id,
-                map_index=row.map_index,
+    def change(self, rows: Sequence[Row], assignment: str, where: str = "true") -> int:
+        """Set columns of task instances behind everybody's back: ``"state = 'success'"``.
+
+        Returns how many rows were changed: those that ``where`` holds for.
+        """
+        return sum(
+            len(
+                self._execute(
+                    f"UPDATE task_instance SET {assignment} WHERE dag_id = :dag_id AND run_id = :run_id "
+                    f"AND task_id = :task_id AND map_index = :map_index AND {where} RETURNING 1",
+                    dag_id=self._dag_id,
+                    run_id=row.run_id,
+                    task_id=row.task_id,
+                    map_index=row.map_index,
+                )
             )
+            for row in rows
+        )
 
     def execute(self, statement: str) -> list[Any]:
         return self._execute(statement)
