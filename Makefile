@@ -54,6 +54,10 @@ faults-short: env ## A representative part of `make faults`, ours only (3 min)
 bench: env ## Ratios against upstream in one run; writes docs/performance.md, resumes
 	@$(RUN)/python -m tests.bench
 
+.PHONY: mutation
+mutation: env ## Change the guard's decisions one by one and see that a unit test notices; writes docs/mutation.md
+	@$(RUN)/python -m tests.mutation
+
 .PHONY: cluster
 cluster: ## Start the two-node kind cluster with every image it needs (CLUSTER=existing uses your context)
 	@$(PYTHON) -m tests.cluster up
