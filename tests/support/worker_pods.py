@@ -6,18 +6,34 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from tests.support.airflow_lines import submit
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tests.support.apiserver import ApiServer
 
+__all__ = ["beat", "concurrent", "creates", "play", "states", "submit", "task_ids"]
+
 BEATS = 200
 
 
-def submit(executor: Any, workloads: Iterable[Any]) -> None:
-    """Queue workloads as the scheduler does."""
-    for workload in workloads:
-        executor.queue_workload(workload, None)
+def creation_paths() -> list[bool]:
+    """Whether ``async_pod_creation`` is on: off and on where the provider has it (10.21), else off."""
+    from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_utils import (
+        AirflowKubernetesScheduler,
+    )
+
+    return [False, True] if hasattr(AirflowKubernetesScheduler, "run_next_batch") else [False]
+
+
+@pytest.fixture(params=creation_paths(), ids=lambda on: "concurrent" if on else "sequential")
+def concurrent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Each creation path of the provider."""
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__ASYNC_POD_CREATION", str(request.param))
+    return bool(request.param)
 
 
 def beat(executor: Any, done: Callable[[], bool] = lambda: True) -> None:

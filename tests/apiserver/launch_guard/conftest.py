@@ -11,11 +11,12 @@ from kubernetes.client import models as k8s
 from tests.support.apiserver import ApiServer, api_server
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.guard_fixtures import database, fresh_process_state, server, tasks
+from tests.support.worker_pods import concurrent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["database", "fresh_process_state", "server", "tasks"]
+__all__ = ["concurrent", "database", "fresh_process_state", "server", "tasks"]
 
 TEMPLATE = """
 apiVersion: v1
@@ -94,7 +95,8 @@ def start_executor(
     started = []
 
     def start(*, stock: bool = False, job_id: int = 1) -> Any:
-        executor = (KubernetesExecutor if stock else GuardedKubernetesExecutor)(parallelism=100)
+        executor = (KubernetesExecutor if stock else GuardedKubernetesExecutor)()
+        executor.parallelism = 100
         executor.job_id = job_id
         executor.start()
         started.append(executor)

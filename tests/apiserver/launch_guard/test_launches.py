@@ -10,29 +10,13 @@ from kubernetes.client import models as k8s
 
 from airflow_steadfast import signals
 from airflow_steadfast.launch_guard import worker_pod
+from tests.support.worker_pods import creates, submit, task_ids
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.airflow, pytest.mark.postgres]
 
 
 def total(name, **labels):
     return signals.totals().value(f"steadfast_{name}", **labels)
-
-
-def submit(executor, workloads):
-    for workload in workloads:
-        executor.queue_workload(workload, None)
-
-
-def creates(cluster, namespace):
-    return [
-        request.status
-        for request in cluster.requests()
-        if request.verb == "create" and request.namespace == namespace
-    ]
-
-
-def task_ids(found):
-    return sorted(pod.metadata.annotations["task_id"] for pod in found)
 
 
 def test_three_stale_and_two_fresh_are_two_pods(tasks, start_executor, pods, cluster, namespace):
@@ -49,8 +33,7 @@ def test_three_stale_and_two_fresh_are_two_pods(tasks, start_executor, pods, clu
     assert total("launches_decided_total") == 5
 
 
-def test_both_creation_paths_are_guarded(tasks, start_executor, pods, monkeypatch):
-    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__ASYNC_POD_CREATION", "True")
+def test_both_creation_paths_are_guarded(concurrent, tasks, start_executor, pods):
     executor = start_executor()
     ids = tasks.run()
     submit(executor, tasks.queue(ids[:5]))

@@ -20,12 +20,6 @@ def total(name, **labels):
     return signals.totals().value(f"steadfast_{name}", **labels)
 
 
-@pytest.fixture(params=[False, True], ids=["sequential", "concurrent"])
-def concurrent(request, monkeypatch):
-    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__ASYNC_POD_CREATION", str(request.param))
-    return request.param
-
-
 @pytest.fixture
 def forced(monkeypatch):
     """The mutation hook calls every pod by its task alone."""
@@ -84,10 +78,10 @@ def test_a_derived_name_that_is_taken_is_numbered(
 
 def test_a_name_forced_by_pod_override_is_respected(tasks, start_executor, pods):
     executor = start_executor()
-    (workload,) = tasks.queue(tasks.run()[:1])
+    (order,) = tasks.queue(tasks.run()[:1])
     override = k8s.V1Pod(metadata=k8s.V1ObjectMeta(name="my-own-name"))
-    workload.ti = workload.ti.model_copy(update={"executor_config": {"pod_override": override}})
-    submit(executor, [workload])
+    order.ti.executor_config = {"pod_override": override}
+    submit(executor, [order])
     beat(executor)
     (pod,) = pods()
     assert pod.metadata.name == "my-own-name"

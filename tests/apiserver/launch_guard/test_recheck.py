@@ -21,12 +21,6 @@ def total(name, **labels):
     return signals.totals().value(f"steadfast_{name}", **labels)
 
 
-@pytest.fixture(params=[False, True], ids=["sequential", "concurrent"])
-def concurrent(request, monkeypatch):
-    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__ASYNC_POD_CREATION", str(request.param))
-    return request.param
-
-
 def between(executor, act):
     """Have ``act`` happen after the pods were created and before they are looked at again."""
     recheck = executor._steadfast_guard._recheck
