@@ -67,7 +67,6 @@ def test_no_function_and_no_cast_is_applied_to_a_column(query):
 
 
 @pytest.mark.skipif(not airflow_lines.HAS_WORKLOADS, reason="Airflow 2 has no ids")
-def test_a_malformed_id_is_left_out_where_the_column_could_not_hold_it():
+def test_a_malformed_id_is_left_out():
     """A migration of MySQL databases to 3.0 made such ids: one must not spoil the check of the others."""
-    sql = compiled(rows.query([*IDS, "not-a-uuid"]))
-    assert ("not-a-uuid" in sql) == (kind(TaskInstance.id) == "VARCHAR(36)")
+    assert compiled(rows.query([*IDS, "not-a-uuid"])) == compiled(rows.query(IDS))
