@@ -34,7 +34,14 @@ def delete_pod(
 ) -> None:
     """Delete the pod of this uid. Idempotent. Raises the client's error after ``seconds`` of patience."""
     outcome = patience.call(
-        lambda: delete.delete_pod(operator.client, name, namespace, uid, grace_period_seconds=grace),
+        lambda: delete.delete_pod(
+            operator.client,
+            name,
+            namespace,
+            uid,
+            grace_period_seconds=grace,
+            _request_timeout=patience.REQUEST_TIMEOUT,
+        ),
         f"delete of pod {namespace}/{name}",
         seconds=seconds,
     )

@@ -89,6 +89,10 @@ def _from_database(session: Session, ti: Any) -> str | None:  # noqa: ARG001 - t
 
 
 def _has_lock() -> bool:
-    from airflow.sdk.execution_time import task_runner
-
-    return hasattr(getattr(task_runner, "SUPERVISOR_COMMS", None), "_thread_lock")
+    """Return whether two threads may use the channel at once; where there is none, nothing is at stake."""
+    try:
+        from airflow.sdk.execution_time import task_runner
+    except ImportError:
+        return True
+    channel = getattr(task_runner, "SUPERVISOR_COMMS", None)
+    return channel is None or hasattr(channel, "_thread_lock")

@@ -119,7 +119,8 @@ def checked_hook(session: Session) -> Iterator[None]:
     """Within this block the operator's hook compares the uid of the pod that it gets.
 
     The provider's re-entry reads the pod by its name, through the hook. Where the pod is gone,
-    ``session.seen_gone`` says so afterwards.
+    ``session.seen_gone`` says so afterwards, and ``session.replaced`` where another has its name: older
+    providers end such a re-entry with an error of their own clean-up.
     """
     hook = session.operator.hook
     native: Callable[..., Any] = hook.get_pod
@@ -135,7 +136,11 @@ def checked_hook(session: Session) -> Iterator[None]:
         except ApiException as error:
             session.seen_gone = error.status == lookup.NOT_FOUND
             raise
-        check_uid(identity, pod)
+        try:
+            check_uid(identity, pod)
+        except termination.PodReplacedError as error:
+            session.replaced = error
+            raise
         return pod
 
     hook.get_pod = get_pod

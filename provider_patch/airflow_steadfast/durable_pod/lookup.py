@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 FORBIDDEN = 403
 NOT_FOUND = 404
 
+_TOO_MANY: type[AirflowException] = getattr(provider, "FoundMoreThanOnePodFailure", AirflowException)
+"""What the provider raises; those before 10.9 raise the general error."""
+
 CHECKED = "checked"
 """A try has dealt with the pod's end and stamped it: as good as a finished identity, so never counted."""
 
@@ -118,7 +121,7 @@ def by_labels(session: Session, namespace: str) -> Answer:
         sure = [answer for answer in followed if session.task.made(answer.pod or answer.lost)]
         followed = sure if len(sure) == 1 else followed
     if len(followed) > 1:
-        raise provider.FoundMoreThanOnePodFailure(f"More than one pod running with labels {selector}")
+        raise _TOO_MANY(f"More than one pod running with labels {selector}")
     if followed:
         return followed[0]
     return Answer(leftovers=tuple(pod for answer in answers for pod in answer.leftovers))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("airflow_steadfast.durable_pod")
 
-DELIBERATE = (AirflowException, ApiException, HTTPError)
+DELIBERATE = (AirflowException, *termination.ABOUT_THE_TASK, ApiException, HTTPError)
 """Errors that say something about the task or the cluster: the task gets them, as from the provider."""
 
 SEAMS: Mapping[str, tuple[str, ...]] = {

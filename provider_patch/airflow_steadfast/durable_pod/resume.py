@@ -47,6 +47,9 @@ def wrap_reentry(native: Callable[..., Any]) -> Callable[..., Any]:
         try:
             with following.checked_hook(session):
                 result = native(self, context, event)
+        except Exception as error:
+            _make_sense(session, event, error)
+            result = None
         finally:
             if session.deadline_passed:
                 termination.time_out(session)
@@ -82,6 +85,17 @@ def wrap_resume_execution(native: Callable[..., Any]) -> Callable[..., Any]:
         return native(self, next_method, next_kwargs, context)
 
     return resume_execution
+
+
+def _make_sense(session: Session, event: Mapping[str, Any], error: Exception) -> None:
+    """Return where the pod has succeeded and is gone; else raise what the re-entry really met."""
+    if session.replaced is not None and error is not session.replaced:
+        raise session.replaced from error
+    if not session.seen_gone or event.get("status") != "success":
+        raise error
+    log.warning(
+        "pod %s/%s has succeeded and is gone: its log cannot be had", event["namespace"], event["name"]
+    )
 
 
 def _begin(operator: Any, context: Any, event: Any) -> Session | None:

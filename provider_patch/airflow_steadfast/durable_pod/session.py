@@ -43,8 +43,8 @@ class Session:
     no store, the pod's name and annotations are the record. ``stop_requested``: the task was told to
     stop; ``unwinding``: it is on its way out for that. ``closed``: the operator's work in this process
     is over, what comes later is none of the pod's business. ``seen_gone``: a re-entry did not find its
-    pod; ``no_follow``: its log may never end; ``deadline_passed``: the trigger says that the execution
-    timeout is over; ``timed_out``: that was acted on.
+    pod; ``replaced``: it found a namesake; ``no_follow``: its log may never end; ``deadline_passed``: the
+    trigger says that the execution timeout is over; ``timed_out``: that was acted on.
     """
 
     operator: Any
@@ -59,6 +59,7 @@ class Session:
     unwinding: bool = False
     closed: bool = False
     seen_gone: bool = False
+    replaced: Exception | None = None
     no_follow: bool = False
     deadline_passed: bool = False
     timed_out: bool = False

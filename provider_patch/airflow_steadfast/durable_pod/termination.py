@@ -84,7 +84,12 @@ OUTAGES: tuple[type[BaseException], ...] = (
         ("airflow.providers.cncf.kubernetes.operators.pod", "PodCredentialsExpiredFailure"),
     ),
 )
-"""Errors that say nothing about the pod: a server did not answer as it should."""
+"""Errors that say nothing about the pod, although the provider raises some as its own kind."""
+
+ABOUT_THE_TASK = _named(
+    ("airflow.exceptions", "AirflowException"), ("airflow.sdk.exceptions", "AirflowException")
+)
+"""What the provider raises when the pod itself is at fault, and what users raise on purpose."""
 
 
 def on_kill(session: Session) -> None:
@@ -195,8 +200,9 @@ def why_left(session: Session, error: BaseException | None, remote_pod: Any) -> 
         return "the execution timeout has passed"
     if isinstance(error, (PodReplacedError, SupersededError)):
         return str(error)
-    if isinstance(error, OUTAGES) and session.task.will_retry is not False and _may_run(session, remote_pod):
-        return f"a server did not answer ({type(error).__name__}), which says nothing about the pod"
+    unrelated = error is not None and (isinstance(error, OUTAGES) or not isinstance(error, ABOUT_THE_TASK))
+    if unrelated and session.task.will_retry is not False and _may_run(session, remote_pod):
+        return f"{type(error).__name__} says nothing about the pod, the next try finds it"
     return None
 
 

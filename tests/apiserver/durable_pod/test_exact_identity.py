@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.exceptions import AirflowException
 
 from tests.apiserver.durable_pod.one_process import Run
 from tests.support.apiserver import api_server
@@ -74,13 +75,11 @@ def test_a_retry_finds_its_pod_without_a_search_and_whatever_its_labels(
 
 
 def test_the_stock_class_keeps_the_label_search_and_durable_switches_it(run: Run, stock: type[Any]) -> None:
-    from airflow.providers.cncf.kubernetes.operators.pod import FoundMoreThanOnePodFailure
-
     labels = made(stock, exact=False)
     first = run.obtain(run.operator(labels))
     assert run.obtain(run.operator(labels), 2).metadata.uid == first.metadata.uid
     assert run.obtain(run.operator(labels, durable=False), 2).metadata.uid != first.metadata.uid
-    with pytest.raises(FoundMoreThanOnePodFailure):
+    with pytest.raises(AirflowException, match="More than one pod running"):
         run.obtain(run.operator(labels), 3)
 
 

@@ -7,6 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.exceptions import AirflowException
 
 from tests.apiserver.durable_pod.one_process import Run
 from tests.support.apiserver import api_server
@@ -136,6 +137,14 @@ def test_a_checked_pod_is_not_followed(run: Run, ours: type[Any]) -> None:
     assert run.events() == []
 
 
+def test_a_patch_that_is_switched_off_leaves_every_pod_to_be_found(
+    run: Run, ours: type[Any], stock: type[Any]
+) -> None:
+    pod = run.obtain(run.operator(ours))
+    assert run.obtain(run.operator(stock), 2).metadata.uid == pod.metadata.uid
+    assert run.obtain(run.operator(ours), 3).metadata.uid == pod.metadata.uid
+
+
 # --- the label search ---------------------------------------------------------------------------
 
 
@@ -188,25 +197,21 @@ def test_ids_that_share_a_hashed_label_are_told_apart_by_the_annotation(run: Run
 def test_of_two_candidates_the_one_that_was_made_for_this_task_is_taken(
     run: Run, ours: type[Any], stock: type[Any]
 ) -> None:
-    from airflow.providers.cncf.kubernetes.operators.pod import FoundMoreThanOnePodFailure
-
     mine = run.obtain(run.operator(ours))
     run.twin(mine, "twin")
     run.stored.clear()
     assert run.obtain(run.operator(ours), 2).metadata.uid == mine.metadata.uid
     run.stored.clear()
-    with pytest.raises(FoundMoreThanOnePodFailure):
+    with pytest.raises(AirflowException, match="More than one pod running"):
         run.obtain(run.operator(stock), 2)
 
 
 def test_after_the_identity_is_known_no_twin_is_ever_met(run: Run, ours: type[Any], stock: type[Any]) -> None:
-    from airflow.providers.cncf.kubernetes.operators.pod import FoundMoreThanOnePodFailure
-
     operator = run.operator(ours)
     mine = run.obtain(operator)
     run.twin(mine, "twin")
     assert operator.find_pod(run.namespace, run.context()).metadata.uid == mine.metadata.uid
-    with pytest.raises(FoundMoreThanOnePodFailure):
+    with pytest.raises(AirflowException, match="More than one pod running"):
         run.operator(stock).find_pod(run.namespace, run.context())
 
 

@@ -61,6 +61,21 @@ def test_a_plain_first_try_stores_intent_then_uid_and_reports_nothing(bench: Ben
     assert bench.list("first") == []
 
 
+def test_a_plain_first_try_asks_the_api_server_less_than_upstream_does(bench: Bench) -> None:
+    asked = {}
+    for task in ("ours", "stock"):
+        run = f"calls-{task}"
+        bench.new_run(run)
+        attempt = bench.start_try(run, task)
+        (pod,) = bench.await_pods(run)
+        succeed(bench, attempt, pod.metadata.name)
+        # How often a running pod is read is a matter of time; all else is not.
+        asked[task] = [r.verb for r in bench.requests(run) if r.verb != "get"]
+        assert len(attempt.calls()) == (3 if task == "ours" else 2), "one call of the store more"
+    assert sorted(asked["ours"]) == ["create", "delete"]
+    assert sorted(asked["stock"]) == ["create", "delete", "list", "list"]
+
+
 def test_the_retry_after_a_sigkill_finds_its_pod_by_identity_without_a_search(bench: Bench) -> None:
     pod = lose_the_worker(bench, "hit")
     attempt = bench.start_try("hit", "ours")
