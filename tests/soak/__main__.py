@@ -4,6 +4,7 @@
     python -m tests.soak                       both implementations, both scenarios, then docs/soak.md
     python -m tests.soak run --impl steadfast  one soak (--scenario outage, --tasks 2000, --seed 1)
     python -m tests.soak report                write docs/soak.md from the results so far
+    python -m tests.soak judge FOLDER          judge the kept evidence of a run again
     python -m tests.soak timeline FOLDER RUN TASK MAP_INDEX   what happened to one task instance
 
 A result is kept in .build/soak/results and not made again; FRESH=1 does. Exit code 1 if ours deviates.
@@ -18,8 +19,8 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+from typing import Any
 
 from tests.soak import plan, report, soak, timeline
 from tests.support.environment import BUILD, ROOT
@@ -40,6 +41,8 @@ def main(arguments: list[str]) -> int:
     one.add_argument("--seconds", type=float, default=SECONDS, help="how long faults go on at most")
     one.add_argument("--folder", type=Path, default=None, help="an empty folder for every log")
     commands.add_parser("report")
+    again = commands.add_parser("judge")
+    again.add_argument("folder", type=Path)
     look = commands.add_parser("timeline")
     look.add_argument("folder", type=Path)
     look.add_argument("run_id")
@@ -48,6 +51,8 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     if given.command == "run":
         return _run(given)
+    if given.command == "judge":
+        return _keep(soak.judge_again(given.folder))
     if given.command == "timeline":
         print("\n".join(timeline.lines(given.folder, given.run_id, given.task_id, given.map_index)))
         return 0
@@ -65,18 +70,19 @@ def _run(given: argparse.Namespace) -> int:
     )
     folder = given.folder or Path(tempfile.mkdtemp(prefix="steadfast-soak-"))
     folder.mkdir(parents=True, exist_ok=True)
-    result = soak.run(made, folder)
+    return _keep(soak.run(made, folder))
+
+
+def _keep(result: dict[str, Any]) -> int:
+    """Keep a result, print its outcome; 1 if it is ours and deviates."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    result["made_at"] = int(time.time())
-    _place(made).write_text(json.dumps(result, indent=1), encoding="utf-8")
+    made = result["plan"]
+    place = RESULTS / f"{made['scenario']}-{made['impl']}-{made['seed']}-{made['task_instances']}.json"
+    place.write_text(json.dumps(result, indent=1), encoding="utf-8")
     print(json.dumps(result["outcome"], indent=1))
     for deviation in result["outcome"]["deviations"]:
         print(f"deviation: {deviation}")
-    return 1 if made.impl == "steadfast" and result["outcome"]["deviations"] else 0
-
-
-def _place(made: plan.Plan) -> Path:
-    return RESULTS / f"{made.scenario}-{made.impl}-{made.seed}-{made.task_instances}.json"
+    return 1 if made["impl"] == "steadfast" and result["outcome"]["deviations"] else 0
 
 
 def _all() -> int:

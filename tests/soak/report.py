@@ -53,10 +53,12 @@ _WORDS = f"""\
 - **doubled**: a second pod of one launch: its task instance and try had a pod that was still to start, at
   work, or had done the work. It may have been answered by a refusal (the Execution API lets one of two run)
   or a deletion before it started; the lines below say which.
-- **refused as stale**: the worker's first call got 404 or 409: its pod should not have been made, or was made
-  just before the task instance moved on. **expired token**: 401 or 403: the launch waited longer than its
-  token is valid ({QUEUED_TIMEOUT} s and 10 s leeway here); **overdue** where the pod itself
-  waited that long for its node.
+- **made after their task instance had moved on**: by the time in the next id of its row. What moves on while
+  its pod is being made can only be mopped up: that pod is revoked, or its worker refused.
+- **refused as stale**: the worker's first call got 404 or 409, mostly because the task instance moved on
+  after its pod was made (cleared, or reset by the other scheduler).
+- **expired token**: 401 or 403: the launch waited longer than its token is valid ({QUEUED_TIMEOUT} s and 10 s
+  leeway here); **overdue** where the pod itself waited that long for its node.
 - **deleted before it started**: by its scheduler, mostly because the pod waited longer than the queued
   timeout; the task instance is launched again.
 - **burnt tries**: tries that neither their worker's report nor a user ended. Airflow's core burns one when it
@@ -115,6 +117,7 @@ def _rows() -> list[tuple[str, Callable[[list[Result]], str]]]:
         ("of them cleared by a user while queued", lambda rs: str(sum(_cleared(r) for r in rs))),
         ("burnt tries", lambda results: str(_sum(results, "tries_burnt"))),
         ("worker pods", launches("pods")),
+        ("of them made after their task instance had moved on", launches("late")),
         ("of them doubled", _doubled),
         (
             "of them doubled, and both worked",

@@ -32,6 +32,8 @@ _NEARLY_ALL = 0.95
 _START_SECONDS = 300.0
 _SETTLE = 30.0
 """Seconds of quiet at the end, longer than a check of orphans and several loops: slots are given back."""
+_NOT_IN_TIME, _PODS_LEFT = "the runs did not end in time", "worker pods were left pending or running"
+_FOUND_WHILE_RUNNING = (_NOT_IN_TIME, _PODS_LEFT)
 _LINES = {
     "stale launches dropped": re.compile(r"Dropped a stale launch.*?reason=(\w+)"),
     "native stale drops": re.compile(r"(?i)stale (?:workload|pod creation|task)"),
@@ -99,15 +101,17 @@ def _play(plan: Plan, ready: Stage, folder: Path, say: Any) -> dict[str, Any]:
     shutil.copy(ready.cluster.folder / "audit.log", folder)
     found, statuses = audit.pods(folder / "audit.log", folder / "journal.jsonl")
     rows = airflow_side.rows()
-    outcome = verdict.judge(rows, found, statuses, slots, chaos.done["task instances cleared"])
+    past = airflow_side.past_tries()
+    cleared = chaos.done["task instances cleared"]
+    outcome = verdict.judge(rows, found, statuses, slots, cleared, past_ids(past))
     if not finished:
-        outcome.deviations.append("the runs did not end in time")
+        outcome.deviations.append(_NOT_IN_TIME)
     if left:
-        outcome.deviations.append(f"{left} worker pods were left pending or running")
+        outcome.deviations.append(_PODS_LEFT)
     evidence = {
         "pods": [pod.__dict__ for pod in found],
         "rows": [row.__dict__ for row in rows],
-        "past_tries": airflow_side.past_tries(),
+        "past_tries": past,
     }
     (folder / "evidence.json").write_text(json.dumps(evidence), encoding="utf-8")
     return {
@@ -129,6 +133,30 @@ def _play(plan: Plan, ready: Stage, folder: Path, say: Any) -> dict[str, Any]:
         "log_lines": _log_lines(folder),
         "guard": _guard_totals(folder),
     }
+
+
+def past_ids(past: list[dict[str, Any]]) -> list[tuple[verdict.Task, str]]:
+    """The ids that are history, each with its task instance."""
+    return [((row["run_id"], row["task_id"], row["map_index"]), row["ti_id"]) for row in past]
+
+
+def judge_again(folder: Path) -> dict[str, Any]:
+    """Judge a soak's kept evidence with the verdict of today; returns its result."""
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    evidence = json.loads((folder / "evidence.json").read_text(encoding="utf-8"))
+    before = result["outcome"]
+    pods = [audit.Pod(**{**pod, "task": tuple(pod["task"])}) for pod in evidence["pods"]]
+    outcome = verdict.judge(
+        [airflow_side.Row(**row) for row in evidence["rows"]],
+        pods,
+        {int(code): number for code, number in before["creates_by_status"].items()},
+        before["occupied_slots"],
+        result["faults"].get("task instances cleared", 0),
+        past_ids(evidence["past_tries"]),
+    )
+    outcome.deviations += [text for text in before["deviations"] if text in _FOUND_WHILE_RUNNING]
+    result["outcome"] = outcome.as_json()
+    return result
 
 
 def _await_end(plan: Plan, player: Player, chaos: Chaos, say: Any) -> bool:

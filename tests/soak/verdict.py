@@ -7,16 +7,20 @@ from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from tests.soak.plan import QUEUED_TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tests.soak.airflow_side import Row
     from tests.soak.audit import Pod
 
+Task = tuple[str, str, int]
+"""Run, task and map index."""
 STALE_STATUS = frozenset({404, 409, 410})
+_GOES_ON = ("defer", "reschedule")  # another launch of the same try is to follow
 EXPIRED_STATUS = frozenset({401, 403})
 
 
@@ -27,7 +31,8 @@ class Launches:
     ``doubled`` are second pods of one launch: those created while an earlier pod of the same task instance
     and try had neither reported its end nor ended nor been deleted, or refused as stale because an earlier
     one had done the work. ``doubled_by_fate`` says what became of the one of the two that did not work
-    ("started": both did). The fates:
+    ("started": both did). ``late`` are those created after their task instance had moved on, that is after
+    its row had got its next id. The fates:
 
     - started: the Execution API let the worker run,
     - revoked: its executor marked it as revoked before it had started, and deleted it,
@@ -48,6 +53,7 @@ class Launches:
     overdue: int = 0
     unreachable: int = 0
     unexplained: int = 0
+    late: int = 0
     doubled: int = 0
     doubled_by_fate: dict[str, int] = field(default_factory=dict)
 
@@ -96,18 +102,43 @@ def doubled(pods: Sequence[Pod]) -> list[tuple[Pod, Pod]]:
             superfluous = fate(pod) == "refused_stale"
             for before in reversed(group[:number]):
                 alive = before.over_at is None or before.over_at > pod.created_at
-                if alive or (superfluous and before.started_at is not None):
+                done = before.started_at is not None and before.report not in _GOES_ON
+                if alive or (superfluous and done):
                     found.append((pod, before))
                     break
     return found
 
 
-def count(pods: Sequence[Pod]) -> Launches:
-    """Count pods by fate."""
+def late(pods: Sequence[Pod], ids: Mapping[Task, Iterable[str]]) -> list[Pod]:
+    """Return the pods created after their task instance had moved on to its next id.
+
+    ``ids`` are all ids that a task instance ever had; each tells when it was made (UUID version 7).
+    """
+    found = []
+    for pod in pods:
+        mine = _made_at(pod.ti_id)
+        after = min((at for at in map(_made_at, ids.get(pod.task, ())) if at > mine), default=None)
+        if after is not None and pod.created_at > after:
+            found.append(pod)
+    return found
+
+
+def _made_at(ti_id: str) -> float:
+    return (UUID(ti_id).int >> 80) / 1000
+
+
+def count(pods: Sequence[Pod], ids: Mapping[Task, Iterable[str]]) -> Launches:
+    """Count pods by fate; ``ids`` as in ``late``."""
     fates = Counter(fate(pod) for pod in pods)
     twice = doubled(pods)
     by_fate = Counter(_idle_ones_fate(pod, before) for pod, before in twice)
-    return Launches(pods=len(pods), doubled=len(twice), doubled_by_fate=dict(by_fate), **dict(fates))
+    return Launches(
+        pods=len(pods),
+        late=len(late(pods, ids)),
+        doubled=len(twice),
+        doubled_by_fate=dict(by_fate),
+        **dict(fates),
+    )
 
 
 def _idle_ones_fate(pod: Pod, before: Pod) -> str:
@@ -126,13 +157,17 @@ def judge(
     creates_by_status: dict[int, int],
     occupied_slots: dict[str, int | None],
     cleared: int = 0,
+    past_ids: Iterable[tuple[Task, str]] = (),
 ) -> Outcome:
     """Put together what a soak showed, with a sentence for each thing that must not be.
 
-    ``cleared`` is how many task instances a user cleared.
+    ``cleared`` is how many task instances a user cleared, ``past_ids`` are ids that are history.
     """
     states = Counter(row.state or "none" for row in rows)
-    launches = count(pods)
+    ids: dict[Task, set[str]] = defaultdict(set)
+    for task, ti_id in (*past_ids, *(((row.run_id, row.task_id, row.map_index), row.ti_id) for row in rows)):
+        ids[task].add(ti_id)
+    launches = count(pods, ids)
     return Outcome(
         task_instances=len(rows),
         states=dict(states),
