@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.executors.base_executor import BaseExecutor
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor
 
 from tests.support.airflow_lines import submit
 
@@ -15,9 +18,30 @@ if TYPE_CHECKING:
 
     from tests.support.apiserver import ApiServer
 
-__all__ = ["beat", "concurrent", "creates", "play", "states", "submit", "task_ids"]
+__all__ = [
+    "beat",
+    "concurrent",
+    "creates",
+    "needs_requeue",
+    "needs_two_launches_of_a_key",
+    "play",
+    "states",
+    "submit",
+    "task_ids",
+]
 
 BEATS = 200
+
+RUNNING_KEYS_WAIT = "running" in inspect.unwrap(BaseExecutor.trigger_tasks).__code__.co_names
+"""Whether the executor's base class lets a key wait while it is running (before Airflow 3.3)."""
+
+needs_two_launches_of_a_key = pytest.mark.skipif(
+    RUNNING_KEYS_WAIT, reason="before Airflow 3.3 no launch of a key is queued while another is running"
+)
+needs_requeue = pytest.mark.skipif(
+    not hasattr(KubernetesExecutor, "_is_pre_execution_failure"),
+    reason="before provider 10.20 a pod that dies before its task begins fails the task",
+)
 
 
 def creation_paths() -> list[bool]:

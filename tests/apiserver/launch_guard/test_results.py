@@ -6,7 +6,15 @@ from __future__ import annotations
 import pytest
 
 from airflow_steadfast import signals
-from tests.support.worker_pods import beat, play, states, submit, task_ids
+from tests.support.worker_pods import (
+    beat,
+    needs_requeue,
+    needs_two_launches_of_a_key,
+    play,
+    states,
+    submit,
+    task_ids,
+)
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.airflow, pytest.mark.postgres]
 
@@ -28,6 +36,7 @@ def gone(pods, *these):
     return lambda: not names & {pod.metadata.name for pod in pods()}
 
 
+@needs_two_launches_of_a_key
 @pytest.mark.parametrize("stock", [False, True], ids=["guarded", "upstream"])
 def test_the_end_of_a_stale_pod_is_not_the_end_of_the_live_one(
     stock, tasks, start_executor, pods, cluster, monkeypatch
@@ -92,6 +101,7 @@ def test_it_gets_its_pod_also_after_a_restart_of_the_scheduler(
         assert len(pods()) == number + 1
 
 
+@needs_two_launches_of_a_key
 def test_the_next_launch_is_queued_before_the_last_pod_has_ended(tasks, start_executor, pods, cluster):
     """A fast trigger: the resumed task instance is queued, and launched, while its first pod still ends."""
     executor = start_executor()
@@ -110,6 +120,7 @@ def test_the_next_launch_is_queued_before_the_last_pod_has_ended(tasks, start_ex
     assert executor.running == set()
 
 
+@needs_two_launches_of_a_key
 @pytest.mark.parametrize("stock", [False, True], ids=["guarded", "upstream"])
 def test_a_pod_killed_after_its_task_deferred_does_not_launch_the_resumed_one_twice(
     stock, tasks, start_executor, pods, cluster, monkeypatch
@@ -126,6 +137,7 @@ def test_a_pod_killed_after_its_task_deferred_does_not_launch_the_resumed_one_tw
     assert len(task_ids(pods())) == (2 if stock else 1)
 
 
+@needs_requeue
 @pytest.mark.parametrize("forced", [False, True], ids=["derived", "forced"])
 def test_a_pod_that_dies_before_its_task_begins_is_replaced_once(
     forced, tasks, start_executor, pods, cluster, monkeypatch
@@ -179,6 +191,7 @@ def test_a_pod_whose_create_is_in_doubt_reports_itself(proxy, tasks, start_execu
     assert proxy.hits(refused) == 0
 
 
+@needs_two_launches_of_a_key
 def test_the_end_that_came_while_a_copy_was_queued_is_told_when_the_copy_is_dropped(
     tasks, start_executor, pods, cluster
 ):

@@ -1,118 +1,108 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict about a created pod, and what the check after creation does with it."""
+"""The check after creation: which created pods are void, when they are looked at, what is tried again."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
-from typing import NamedTuple
+import logging
+from dataclasses import replace
 
 import pytest
 
 from airflow_steadfast import signals
 from airflow_steadfast.launch_guard.entry import Entry
 from airflow_steadfast.launch_guard.launch import Launch, LaunchId, PodRef
-from airflow_steadfast.launch_guard.recheck import TRIES, Recheck
+from airflow_steadfast.launch_guard.recheck import INTERVAL, TRIES, Recheck, row_keys
 from airflow_steadfast.launch_guard.recheck_verdict import judge_created
 from airflow_steadfast.launch_guard.rows import Row
 from airflow_steadfast.launch_guard.snapshot import MAX_IDS, SnapshotError
 from airflow_steadfast.launch_guard.verdict import Verdict
+from tests.support.guard_queue import LATER, QUEUED, Job, total
 
-T0 = datetime(2026, 1, 1, tzinfo=timezone.utc)
-T1 = T0 + timedelta(microseconds=1)
-LAUNCH = LaunchId("ti", 1, T0)
-
-
-def row(state="queued", try_number=1, job_id=1, queued_dttm=T0):
-    return Row(state, try_number, job_id, queued_dttm)
+LAUNCH = LaunchId("a", 1, QUEUED)
+FRESH = Row("queued", 1, 7, QUEUED)
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("row", "reason"),
     [
+        (FRESH, None),
         (None, "task_instance_missing"),
-        (row(), None),
-        (row(job_id=2), None),
-        (row(job_id=None), None),
-        (row(try_number=2), "try_superseded"),
-        (row("scheduled", try_number=2), "try_superseded"),
-        (row("success", try_number=2), "try_superseded"),
-        (row(None), "state_changed"),
-        (row("scheduled"), "state_changed"),
-        (row("removed"), "state_changed"),
-        (row("upstream_failed"), "state_changed"),
-        (row(queued_dttm=T1), "superseded"),
-        (row(queued_dttm=None), None),
-        *[
-            (row(state, queued_dttm=moment), None)
-            for moment in (T0, T1)
-            for state in (
-                "running",
-                "success",
-                "failed",
-                "up_for_retry",
-                "up_for_reschedule",
-                "deferred",
-                "skipped",
-                "restarting",
-            )
-        ],
-        (row("running", try_number=2), None),
-        (row("running", job_id=2, queued_dttm=T1), None),
+        (replace(FRESH, try_number=2), "try_superseded"),
+        (replace(FRESH, queued_dttm=LATER), "superseded"),
+        (replace(FRESH, queued_dttm=None), None),
+        (replace(FRESH, queued_by_job_id=8), None),
+        (replace(FRESH, state=None), "state_changed"),
+        (replace(FRESH, state="scheduled"), "state_changed"),
+        (replace(FRESH, state="removed"), "state_changed"),
+        (replace(FRESH, state="upstream_failed"), "state_changed"),
+        (replace(FRESH, state="running"), None),
+        (replace(FRESH, state="running", try_number=2, queued_dttm=LATER, queued_by_job_id=8), None),
+        (replace(FRESH, state="success"), None),
+        (replace(FRESH, state="failed", queued_dttm=LATER), None),
+        (replace(FRESH, state="up_for_retry"), None),
+        (replace(FRESH, state="deferred"), None),
+        (replace(FRESH, state="scheduled", try_number=2), "try_superseded"),
     ],
 )
-def test_verdicts(found, reason):
-    verdict = judge_created(LAUNCH, found)
-    assert verdict == Verdict(reason, found)
-    assert verdict.fresh is (reason is None)
+def test_a_pod_is_void_only_if_the_row_shows_that_it_never_ran(row, reason):
+    assert judge_created(LAUNCH, row) == Verdict(reason, row)
 
 
-def test_a_launch_without_a_time_is_not_compared_by_it():
-    assert judge_created(LaunchId("ti", 1, None), row(queued_dttm=T1)).fresh
-
-
-class Job(NamedTuple):
-    key: str
+def test_a_launch_without_a_queue_time_is_not_taken_for_replaced():
+    assert judge_created(replace(LAUNCH, queued_dttm=None), FRESH).fresh
 
 
 class World:
-    """The database, the API server and the clock of a check after creation."""
+    """Rows, a revoker with answers, and what the guard is told."""
 
     def __init__(self):
-        self.now = 100.0
-        self.rows: dict[str, Row] = {}
+        self.now = 0.0
+        self.gone: set[str] = set()
         self.error: Exception | None = None
-        self.reads: list[list[str]] = []
-        self.outcomes: dict[str, str] = {}
-        self.asked: list[tuple[PodRef, str]] = []
-        self.told: list[tuple[str, str, str]] = []
-        self.others: set[PodRef] = set()
-        self.recheck = Recheck(
-            self,
-            self,
-            lambda _, ref, __: ref in self.others,
-            lambda entry, launch, verdict: self.told.append((entry.job.key, launch.ti_id, verdict.reason)),
-            lambda: self.now,
-        )
+        self.asked: list[list[str]] = []
+        self.answers: dict[str, str] = {}
+        self.tried: list[tuple[PodRef, str]] = []
+        self.told: list[tuple[str, LaunchId, str]] = []
+        self.taken: list[tuple[Entry, PodRef, LaunchId]] = []
+        self.claims = False
+        self.recheck = Recheck(self, self, self.claimed, self.revoked, clock=lambda: self.now)
 
     def read(self, keys):
-        self.reads.append(list(keys))
+        self.asked.append(list(keys))
         if self.error is not None:
             raise self.error
-        return {key: self.rows[key] for key in keys if key in self.rows}
+        return {key: FRESH for key in keys if key not in self.gone}
 
     def revoke(self, ref, launch):
-        self.asked.append((ref, launch))
-        return self.outcomes.get(ref.name, "revoked")
+        self.tried.append((ref, launch))
+        return self.answers.get(ref.name, "revoked")
 
-    def create(self, name, *, present=True, nonce=""):
-        entry = Entry(Job(name), Launch(name, 1, None))
-        entry.launch_id = LaunchId(name, 1, T0, nonce=nonce)
-        entry.pod = PodRef("space", name)
-        entry.created = True
-        if present:
-            self.rows[name] = row()
-        self.recheck.created(entry)
-        return entry
+    def claimed(self, entry, ref, launch_id):
+        self.taken.append((entry, ref, launch_id))
+        return self.claims
+
+    def revoked(self, entry, launch_id, verdict):
+        self.told.append((entry.job.key, launch_id, verdict.reason))
+
+    def create(self, *names, **more):
+        made = [entry_of(name, **more) for name in names]
+        for entry in made:
+            self.recheck.created(entry)
+        return made
+
+    def loop(self):
+        """End a loop; the pods that were tried to be revoked in it."""
+        before = len(self.tried)
+        self.recheck.end_loop()
+        return [ref.name for ref, _ in self.tried[before:]]
+
+
+def entry_of(name, **more):
+    entry = Entry(Job(name, name), Launch(name, 1, key=name))
+    entry.launch_id, entry.pod = LaunchId(name, 1, QUEUED), PodRef("airflow", name)
+    for field, value in more.items():
+        setattr(entry, field, value)
+    return entry
 
 
 @pytest.fixture
@@ -121,125 +111,178 @@ def world(monkeypatch):
     return World()
 
 
-def errors(reason):
-    return signals.totals().value("steadfast_launch_check_errors_total", reason=reason)
+def test_pods_of_a_loop_are_looked_at_once_at_its_end(world):
+    world.create("a", "b")
+    assert world.asked == []
+    assert world.loop() == []
+    assert world.asked == [["a", "b"]]
+    assert world.loop() == []
+    assert len(world.asked) == 1
 
 
-def test_a_loop_is_one_read_and_only_void_pods_are_revoked(world):
+def test_a_void_pod_is_revoked_by_name_and_annotation_and_told_of(world):
+    (entry, _) = world.create("a", "b")
+    world.gone = {"a"}
+    assert world.loop() == ["a"]
+    assert world.tried == [(entry.pod, entry.launch_id.text())]
+    assert world.taken == [(entry, entry.pod, entry.launch_id)]
+    assert world.told == [("a", entry.launch_id, "task_instance_missing")]
+    assert world.loop() == []
+
+
+@pytest.mark.parametrize(
+    "more", [{"launch_id": None}, {"pod": None}, {"launch_id": LaunchId("a", 1, None, nonce="x")}]
+)
+def test_what_has_no_verdict_or_no_pod_is_not_looked_at(more, world):
+    world.create("a", **more)
+    world.loop()
+    assert world.asked == []
+
+
+@pytest.mark.parametrize("lost", ["launch", "launch_id", "pod"])
+def test_what_lost_its_pod_since_is_left_out_and_the_rest_judged(lost, world):
+    (entry, _) = world.create("a", "b")
+    setattr(entry, lost, None)
+    world.gone = {"a", "b"}
+    assert world.loop() == ["b"]
+
+
+def test_creation_that_takes_a_second_is_looked_at_in_between(world):
     world.create("a")
-    gone = world.create("b", present=False)
-    world.create("c")
-    world.recheck.end_loop()
-    assert world.reads == [["a", "b", "c"]]
-    assert world.asked == [(PodRef("space", "b"), gone.launch_id.text())]
-    assert world.told == [("b", "b", "task_instance_missing")]
-
-
-def test_a_loop_without_pods_reads_nothing(world):
-    world.recheck.end_loop()
-    world.create("a")
-    world.recheck.end_loop()
-    world.recheck.end_loop()
-    assert world.reads == [["a"]]
-
-
-def test_a_launch_without_a_verdict_or_a_known_pod_is_not_looked_at(world):
-    world.create("a", present=False, nonce="random")
-    entry = Entry(Job("b"), Launch("b", 1, None))
-    world.recheck.created(entry)
-    entry.launch_id = LaunchId("b", 1, T0)
-    world.recheck.created(entry)
-    world.recheck.end_loop()
-    assert world.reads == []
-
-
-def test_a_long_creation_is_looked_at_each_second(world):
-    for name, seconds in [("a", 0.0), ("b", 0.99), ("c", 0.02), ("d", 0.5), ("e", 0.99)]:
-        world.now += seconds
-        world.create(name)
-    world.recheck.end_loop()
-    assert world.reads == [["a", "b"], ["c", "d"], ["e"]]
-
-
-def test_a_pause_before_the_first_pod_is_no_creation(world):
-    world.create("a")
-    world.recheck.end_loop()
-    world.now += 5
+    world.now = INTERVAL - 0.01
     world.create("b")
+    assert world.asked == []
+    world.now = INTERVAL
+    world.gone = {"a"}
     world.create("c")
-    world.recheck.end_loop()
-    assert world.reads == [["a"], ["b", "c"]]
+    assert world.asked == [["a", "b"]]
+    assert [ref.name for ref, _ in world.tried] == ["a"]
+    world.now = 2 * INTERVAL - 0.01
+    world.create("d")
+    assert len(world.asked) == 1
+    world.now = 2 * INTERVAL
+    world.create("e")
+    assert world.asked[1:] == [["c", "d"]]
 
 
-def test_more_pods_than_a_read_may_ask_for_are_asked_in_turn(world):
-    for number in range(MAX_IDS + 1):
-        world.create(str(number))
-    world.recheck.end_loop()
-    assert [len(read) for read in world.reads] == [MAX_IDS, 1]
+def test_the_second_counts_from_the_first_pod_that_nobody_has_looked_at(world):
+    world.now = 100.0
+    world.create("a")
+    world.now = 100.0 + INTERVAL / 2
+    world.create("b")
+    assert world.asked == []
+    world.loop()
+    world.now = 200.0
+    world.create("c")
+    world.now = 200.0 + INTERVAL / 2
+    world.create("d")
+    assert world.asked == [["a", "b"]]
+
+
+def test_a_look_is_no_larger_than_a_select_may_be(world):
+    world.create(*(str(number) for number in range(MAX_IDS + 2)))
+    world.loop()
+    assert [len(keys) for keys in world.asked] == [MAX_IDS, 2]
 
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [(SnapshotError("timeout", "late"), "timeout"), (RuntimeError(), "internal_error")],
+    [(SnapshotError("timeout", "late"), "timeout"), (ValueError("odd"), "internal_error")],
 )
-def test_without_an_answer_nothing_is_revoked_and_each_pod_is_counted(world, error, reason):
-    world.error = error
-    world.create("a", present=False)
-    world.create("b", present=False)
-    world.recheck.end_loop()
-    assert world.asked == []
-    assert errors(reason) == 2
+def test_without_an_answer_the_pods_are_left_alone_and_counted(error, reason, world):
+    world.create("a", "b")
+    world.gone, world.error = {"a", "b"}, error
+    assert world.loop() == []
+    assert total("launch_check_errors_total", reason=reason) == 2
     world.error = None
-    world.recheck.end_loop()
-    assert len(world.reads) == 1
+    assert world.loop() == []
 
 
-def test_a_server_that_fails_is_asked_again_a_few_times(world):
-    world.outcomes["a"] = "failed"
-    world.create("a", present=False)
-    for _ in range(TRIES + 3):
-        world.recheck.end_loop()
-    assert len(world.asked) == TRIES
+def test_a_failure_while_judging_what_the_queue_read_is_counted(world):
+    (entry,) = world.create("a")
+    world.recheck.saw([entry], None)
+    assert total("launch_check_errors_total", reason="internal_error") == 1
+    assert world.loop() == []
+    assert world.asked == []
+
+
+def test_only_what_was_looked_at_with_the_queue_is_done(world):
+    first, second, third = world.create("a", "b", "c")
+    assert world.recheck.due(2) == [first, second]
+    assert world.recheck.due(0) == world.recheck.due(-5) == []
+    world.recheck.saw([first, second], {"a": FRESH, "b": FRESH})
+    assert world.recheck.due(5) == [third]
+    world.loop()
+    assert world.asked == [["c"]]
+
+
+def test_a_look_with_the_queue_starts_the_second_anew(world):
+    entries = world.create("a", "b")
+    world.now = INTERVAL
+    world.recheck.saw(entries[:1], {"a": FRESH})
+    world.now = INTERVAL * 1.5
+    world.create("c")
+    assert world.asked == []
+
+
+def test_a_pod_that_another_launch_has_taken_is_left_alone(world):
+    world.create("a")
+    world.gone, world.claims = {"a"}, True
+    assert world.loop() == []
     assert world.told == []
+
+
+def test_a_refusal_is_tried_again_in_later_loops_a_few_times(world):
+    world.create("a")
+    world.gone, world.answers = {"a"}, {"a": "failed"}
+    tried = [world.loop() for _ in range(TRIES + 2)]
+    assert tried == [["a"]] * TRIES + [[], []]
+    assert world.told == []
+    assert len(world.asked) == 1
+
+
+def test_a_refusal_that_ends_is_told_of_once_with_its_verdict(world):
+    (entry,) = world.create("a")
+    world.gone, world.answers = {"a"}, {"a": "failed"}
+    world.loop()
+    world.answers = {}
+    assert world.loop() == ["a"]
+    assert world.told == [("a", entry.launch_id, "task_instance_missing")]
+    assert world.loop() == []
 
 
 @pytest.mark.parametrize("outcome", ["started", "gone", "foreign"])
-def test_what_is_not_revoked_is_not_told_and_not_asked_again(world, outcome, caplog):
-    caplog.set_level("INFO")
-    world.outcomes["a"] = outcome
-    world.create("a", present=False)
-    world.recheck.end_loop()
-    world.recheck.end_loop()
-    assert len(world.asked) == 1
+def test_other_outcomes_end_it(outcome, world, caplog):
+    world.create("a")
+    world.gone, world.answers = {"a"}, {"a": outcome}
+    with caplog.at_level(logging.INFO, "airflow_steadfast.launch_guard"):
+        assert world.loop() == ["a"]
+    assert world.loop() == []
     assert world.told == []
-    assert ("has started" in caplog.text) is (outcome == "started")
+    said = [record.getMessage() for record in caplog.records]
+    assert any("airflow/a" in line and "has started" in line for line in said) is (outcome == "started")
 
 
-def test_a_pod_that_may_be_there_is_revoked_at_the_end_of_the_loop(world):
-    entry = Entry(Job("a"), Launch("a", 1, None))
-    entry.launch_id = LaunchId("a", 1, T0)
-    entry.pod = PodRef("space", "a")
+def test_the_pod_that_a_dropped_launch_may_have_made_is_void_without_a_look(world):
+    entry = entry_of("a")
     world.recheck.void(entry, Verdict("superseded"))
-    assert world.asked == []
-    world.recheck.end_loop()
-    world.recheck.end_loop()
-    assert world.told == [("a", "a", "superseded")]
-
-
-def test_a_dropped_launch_without_a_pod_leaves_nothing_to_revoke(world):
-    entry = Entry(Job("a"), Launch("a", 1, None))
-    world.recheck.void(entry, Verdict("superseded"))
-    entry.launch_id = LaunchId("a", 1, T0)
-    world.recheck.void(entry, Verdict("superseded"))
-    world.recheck.end_loop()
+    assert world.tried == []
+    assert world.loop() == ["a"]
+    assert world.told == [("a", entry.launch_id, "superseded")]
     assert world.asked == []
 
 
-def test_a_pod_that_a_newer_copy_has_taken_is_not_revoked(world):
-    entry = Entry(Job("a"), Launch("a", 1, None))
-    entry.launch_id = LaunchId("a", 1, T0)
-    entry.pod = PodRef("space", "a")
-    world.others.add(entry.pod)
-    world.recheck.void(entry, Verdict("superseded"))
-    world.recheck.end_loop()
-    assert world.asked == []
+def test_a_void_pod_is_tried_as_often_as_any_other(world):
+    world.recheck.void(entry_of("a"), Verdict("superseded"))
+    world.answers = {"a": "failed"}
+    assert [world.loop() for _ in range(TRIES + 1)] == [["a"]] * TRIES + [[]]
+
+
+@pytest.mark.parametrize("more", [{"launch_id": None}, {"pod": None}])
+def test_a_dropped_launch_that_made_no_pod_leaves_nothing_to_revoke(more, world):
+    world.recheck.void(entry_of("a", **more), Verdict("superseded"))
+    assert world.loop() == []
+
+
+def test_each_row_is_asked_for_once_and_what_cannot_be_compared_not_at_all():
+    assert row_keys([entry_of("a"), entry_of("b"), entry_of("a"), Entry("command")]) == ["a", "b"]
