@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -25,6 +26,16 @@ def test_the_text_is_one_line_and_the_same_for_the_same_moment():
     assert LaunchId("dag/task/run\nwith a line/-1", 1, None, 3, "n").text() == (
         "dag/task/run with a line/-1 try=1 queued=- requeue=3 nonce=n"
     )
+
+
+def test_the_text_does_not_depend_on_the_machines_time_zone(monkeypatch):
+    text = LaunchId("a", 2, QUEUED).text()
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        elsewhere = LaunchId("a", 2, QUEUED).text()
+    time.tzset()
+    assert elsewhere == text
 
 
 def test_a_moment_without_a_zone_is_taken_as_it_is():

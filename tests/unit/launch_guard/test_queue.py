@@ -49,6 +49,16 @@ def test_an_old_verdict_is_asked_for_again_in_one_batch():
     assert world.asked == [3, 2]
 
 
+def test_a_verdict_is_good_until_it_is_older_than_its_limit():
+    world = World(recheck_age=1)
+    world.put("a", "b")
+    world.queue.begin_loop()
+    world.queue.get_nowait()
+    world.now += 1
+    world.queue.get_nowait()
+    assert world.asked == [2]
+
+
 def test_a_check_slower_than_the_age_limit_still_launches():
     world = World()
     world.slow = 1.9
@@ -218,7 +228,7 @@ def test_held_launches_of_several_queues_are_summed():
     assert total("launches_held") == 0
 
 
-def test_a_launch_refused_by_an_earlier_failure_of_the_guard_is_not_lost(monkeypatch):
+def test_a_launch_refused_by_an_earlier_failure_of_the_guard_is_not_lost(monkeypatch, caplog):
     world = World()
     jobs = world.put("a", "b", "c")
     world.queue.begin_loop()
@@ -229,6 +239,9 @@ def test_a_launch_refused_by_an_earlier_failure_of_the_guard_is_not_lost(monkeyp
     with pytest.raises(queue.Empty):
         world.queue.get_nowait()
     assert total("launch_check_errors_total", reason="internal_error") == 4
+    (line,) = [record for record in caplog.records if record.exc_info]
+    assert line.exc_info[0] is ZeroDivisionError
+    assert "left to the stock check" in line.getMessage()
 
 
 def test_a_report_that_fails_does_not_keep_the_dropped_launch():
@@ -239,3 +252,31 @@ def test_a_report_that_fails_does_not_keep_the_dropped_launch():
     assert world.loop() == ["b"]
     assert world.queue.launches.current("a") is None
     assert total("workloads_dropped_total", reason="state_changed") == 1
+
+
+def test_launches_that_fail_open_together_are_the_guards_own(caplog):
+    world = World(max_hold=0)
+    world.down = True
+    world.put("a", "b", "c")
+    world.queue.begin_loop()
+    out = [world.queue.entry_of(world.queue.get_nowait()) for _ in range(3)]
+    assert [one.verdict_at for one in out] == [None] * 3
+    assert not any(one.unguarded for one in out)
+    assert total("launch_check_errors_total", reason="internal_error") == 0
+
+
+def test_a_launch_that_cannot_be_settled_is_left_to_the_stock_check_alone(monkeypatch, caplog):
+    world = World()
+    world.put("a", "b")
+    world.queue.begin_loop()
+
+    def settle(entry, verdicts):
+        if entry.launch.ti_id == "a":
+            raise KeyError("odd")
+        world.queue._line.ready.append(entry)
+
+    monkeypatch.setattr(world.queue._settling, "_settle", settle)
+    out = [world.queue.entry_of(world.queue.get_nowait()) for _ in range(2)]
+    assert [(one.launch.ti_id, one.unguarded) for one in out] == [("a", True), ("b", False)]
+    (line,) = [record for record in caplog.records if record.exc_info]
+    assert line.exc_info[0] is KeyError
