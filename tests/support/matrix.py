@@ -4,8 +4,9 @@
     python -m tests.support.matrix                every pair; writes docs/matrix.md
     python -m tests.support.matrix 3.0.6+10.8.2   the named pairs only
 
-It resumes: a pair that passed with the files as they are now is not run again, unless FRESH=1.
-A pair whose Python is not on this machine is reported as not run, and the exit code is 1.
+It resumes: a suite that passed on a pair, with the files that it reads as they are now, is not run again
+unless FRESH=1. A pair whose Python is not on this machine is reported as not run, and the exit code
+is 1.
 """
 
 from __future__ import annotations
@@ -21,57 +22,61 @@ from xml.etree import ElementTree as ET
 
 from tests.support import matrix_page, tree
 from tests.support.environment import BUILD, ROOT, MissingError, ensure
-from tests.support.matrix_page import Result
+from tests.support.matrix_page import Result, merged
 from tests.support.pairs import PAIRS, Pair, UnknownPairError, find
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SUITES = ("tests/unit", "tests/on_airflow")
+    from tests.support.tree import Suite
+
 KEPT = BUILD / "matrix"
 # The suites wait for servers more than they compute.
 _AT_ONCE = 2
 
 
 def run(pair: Pair) -> Result:
-    """Run the suites on a pair, or return what is kept where they passed with these files. Never raises."""
-    digest = tree.digest(pair)
-    kept = Result.load(KEPT / f"{pair.key}.json")
-    if kept is not None and kept.passed and kept.digest == digest and not os.environ.get("FRESH"):
-        _say(f"{pair.key}: passed before with these files ({kept.tests} tests), not run again")
-        return kept
+    """Run the suites on a pair, without those that passed before with these files. Never raises."""
     try:
         folder = ensure(pair)
     except (MissingError, subprocess.CalledProcessError) as error:
         _say(f"{pair.key}: not run: {error}")
-        return Result(pair.key, digest, note=str(error))
-    log = KEPT / f"{pair.key}.log"
-    _say(f"{pair.key}: ... ({log.relative_to(ROOT)})")
+        return Result(pair.key, note=str(error))
+    return merged(pair.key, [_run_suite(pair, suite, folder) for suite in tree.suites()])
+
+
+def _run_suite(pair: Pair, suite: Suite, folder: Path) -> Result:
+    name, digest = f"{pair.key} {suite.name}", tree.digest(pair, suite)
+    place = KEPT / pair.key / f"{suite.name}.json"
+    kept = Result.load(place)
+    if kept is not None and kept.passed and kept.digest == digest and not os.environ.get("FRESH"):
+        _say(f"{name}: passed before with these files ({kept.tests} tests), not run again")
+        return kept
+    log, report = place.with_suffix(".log"), place.with_suffix(".xml")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    _say(f"{name}: ... ({log.relative_to(ROOT)})")
     started = time.monotonic()
-    report = KEPT / f"{pair.key}.xml"
-    code = _pytest(folder, log, report)
+    code = _pytest(folder, suite.path, log, report)
     seconds = time.monotonic() - started
     passed, failed, skipped = _cases(report)
     result = Result(pair.key, digest, code, passed, failed, skipped, seconds, tree.commit())
-    result.save(KEPT / f"{pair.key}.json")
-    _say(f"{pair.key}: {result.outcome} in {seconds:.0f} s")
+    result.save(place)
+    _say(f"{name}: {result.outcome} in {seconds:.0f} s")
     if not result.passed:
         _say(_tail(log))
     return result
 
 
-def _pytest(folder: Path, log: Path, report: Path) -> int:
-    KEPT.mkdir(parents=True, exist_ok=True)
+def _pytest(folder: Path, path: str, log: Path, report: Path) -> int:
     report.unlink(missing_ok=True)
     # a person's own Airflow settings would bend the tests
     environment = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")}
-    python, options = (
-        str(folder / "bin" / "python"),
-        ["-q", "-p", "no:cacheprovider", f"--junit-xml={report}"],
-    )
+    python = str(folder / "bin" / "python")
+    options = ["-q", "-p", "no:cacheprovider", f"--junit-xml={report}"]
     with log.open("wb") as output:
         done = subprocess.run(
-            [python, "-m", "pytest", *options, *SUITES],
+            [python, "-m", "pytest", *options, path],
             cwd=ROOT,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -19,7 +19,8 @@ _HEAD = """\
 
 The unit and the on-Airflow suites (real PostgreSQL, the pair's own Airflow and provider) in an
 environment for each pair, pinned in `requirements/`. Every pair of the table resolves and installs as
-it is. A later run of `make matrix` repeats only pairs that did not pass with the files as they are.
+it is. A later run of `make matrix` repeats a suite only where it did not pass with the files that it
+reads as they are; the commit is that of a pair's last run suite, "+" marks files that differed from it.
 
 <!-- written by `make matrix` -->
 
@@ -28,10 +29,10 @@ it is. A later run of `make matrix` repeats only pairs that did not pass with th
 
 @dataclass(frozen=True)
 class Result:
-    """One pair's run. ``code`` is pytest's exit code, None where it was not run (``note`` says why)."""
+    """One run on a pair. ``code`` is pytest's exit code, None where it was not run (``note`` says why)."""
 
     pair: str
-    digest: str
+    digest: str = ""
     code: int | None = None
     tests: int = 0
     failed: int = 0
@@ -61,6 +62,23 @@ class Result:
             return cls(**json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
+
+
+def merged(pair: str, suites: list[Result]) -> Result:
+    """Return a pair's suites as one result, which passed where every suite did."""
+    skipped: Counter[str] = Counter()
+    for suite in suites:
+        skipped.update(suite.skipped)
+    codes = [suite.code if suite.passed else suite.code or 1 for suite in suites]
+    return Result(
+        pair=pair,
+        code=next((code for code in codes if code), 0),
+        tests=sum(suite.tests for suite in suites),
+        failed=sum(suite.failed for suite in suites),
+        skipped=dict(skipped),
+        seconds=sum(suite.seconds for suite in suites),
+        commit=suites[-1].commit,
+    )
 
 
 def table(results: Iterable[Result]) -> Iterator[str]:

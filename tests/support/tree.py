@@ -1,36 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of this checkout: which files a pair's suites were run with, and at which commit."""
+"""The state of this checkout: the suites, which files they read, and the commit."""
 
 from __future__ import annotations
 
 import hashlib
 import subprocess
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.support.environment import ROOT, pins
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from tests.support.pairs import Pair
 
-# All that the suites run or read; a change of the docs asks for no new run.
-_FOLDERS = ("provider_patch", "sidecar", "chart", "dashboards", "tests")
-_FILES = ("pyproject.toml", "Makefile")
+_ON_AIRFLOW = "tests/on_airflow"
+_PATCH = "provider_patch/airflow_steadfast"
+_CODE = ("provider_patch", "sidecar", "pyproject.toml")
 
 
-def digest(pair: Pair) -> str:
-    """Return a text that changes with every file that the suites run or read on this pair."""
+@dataclass(frozen=True)
+class Suite:
+    """Tests that are run together, and what they read: files and folders, without the ``unread`` ones."""
+
+    name: str
+    path: str
+    reads: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+
+
+# the halves do not import each other, which import-linter holds
+_UNREAD = {
+    "launch_guard": (f"{_PATCH}/durable_pod",),
+    "databases": (f"{_PATCH}/durable_pod",),
+    "durable_pod": (f"{_PATCH}/launch_guard",),
+    "outbox": (f"{_PATCH}/durable_pod", f"{_PATCH}/launch_guard"),
+}
+
+
+def suites() -> tuple[Suite, ...]:
+    """Return the suites of every pair: the unit tests, then each part of the tests on a real Airflow."""
+    everything = (*_CODE, "chart", "dashboards", "tests", "Makefile")
+    unit = Suite("unit", "tests/unit", everything, (_ON_AIRFLOW, "tests/apiserver"))
+    parts = sorted(path for path in (ROOT / _ON_AIRFLOW).iterdir() if any(path.glob("test_*.py")))
+    return (unit, *(_part(path.name) for path in parts))
+
+
+def _part(name: str) -> Suite:
+    folder = f"{_ON_AIRFLOW}/{name}"
+    return Suite(name, folder, (*_CODE, "tests/support", folder), _UNREAD.get(name, ()))
+
+
+def digest(pair: Pair, suite: Suite) -> str:
+    """Return a text that changes with every file that the suite reads on this pair."""
     found = hashlib.sha256()
-    paths = [path for folder in _FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
-    for path in sorted([*paths, *(ROOT / name for name in _FILES), pins(pair)]):
-        if "__pycache__" not in path.parts:
-            found.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    for path in sorted({pins(pair), *(path for name in suite.reads for path in _files(ROOT / name))}):
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith(tuple(f"{folder}/" for folder in suite.unread)):
+            found.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()
+
+
+def _files(place: Path) -> Iterator[Path]:
+    if place.is_file():
+        yield place
+        return
+    for path in place.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield path
 
 
 def commit() -> str:
     """Return the short name of the commit, marked "+" where files differ from it; "" without git."""
     name = _git("rev-parse", "--short", "HEAD")
-    changed = name and _git("status", "--porcelain", "--untracked-files=no", "--", *_FOLDERS, *_FILES)
+    changed = name and _git("status", "--porcelain", "--untracked-files=no", "--", *_CODE, "tests")
     return name + ("+" if changed else "")
 
 

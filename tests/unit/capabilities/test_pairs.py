@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from airflow_steadfast import capabilities
-from tests.support import environment, matrix, matrix_page, pairs, tiers
+from tests.support import environment, matrix, matrix_page, pairs, tiers, tree
 from tests.support.matrix_page import Result
+from tests.support.tree import Suite
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -92,8 +93,8 @@ def kept(monkeypatch, tmp_path):
     """A matrix that keeps its results in a folder of the test's own; returns the runs that it makes."""
     runs = []
 
-    def pytest_run(folder, log, report):
-        runs.append(folder)
+    def pytest_run(folder, path, log, report):
+        runs.append(path)
         log.write_text("FAILED tests/x.py::test_a\n")
         report.write_text(
             "<testsuites><testsuite><testcase/><testcase/>"
@@ -104,30 +105,69 @@ def kept(monkeypatch, tmp_path):
     monkeypatch.setattr(matrix, "KEPT", tmp_path)
     monkeypatch.setattr(matrix, "ROOT", tmp_path)
     monkeypatch.setattr(matrix, "ensure", lambda pair: pair.key)
-    monkeypatch.setattr(matrix.tree, "digest", lambda _: "these files")
+    monkeypatch.setattr(matrix.tree, "suites", lambda: (Suite("a", "tests/a", ()), Suite("b", "tests/b", ())))
+    monkeypatch.setattr(matrix.tree, "digest", lambda _pair, _suite: "these files")
     monkeypatch.setattr(matrix, "_pytest", pytest_run)
     monkeypatch.delenv("FRESH", raising=False)
     return runs
 
 
-def test_a_pair_that_passed_with_these_files_is_not_run_again(kept, monkeypatch):
+def test_a_suite_that_passed_with_these_files_is_not_run_again(kept, monkeypatch):
     first = matrix.run(pairs.MAIN_PAIR)
-    assert (first.passed, first.tests, first.failed, first.skipped) == (True, 2, 0, {"why": 1})
+    assert (first.passed, first.tests, first.failed, first.skipped) == (True, 4, 0, {"why": 2})
     assert matrix.run(pairs.MAIN_PAIR) == first
-    assert len(kept) == 1
+    assert kept == ["tests/a", "tests/b"]
+    monkeypatch.setattr(matrix.tree, "digest", lambda _pair, suite: f"files of {suite.name == 'a'}")
+    kept.clear()
     monkeypatch.setenv("FRESH", "1")
     matrix.run(pairs.MAIN_PAIR)
     monkeypatch.delenv("FRESH")
-    monkeypatch.setattr(matrix.tree, "digest", lambda _: "other files")
+    monkeypatch.setattr(matrix.tree, "digest", lambda _pair, suite: f"files of {suite.name == 'x'}")
     matrix.run(pairs.MAIN_PAIR)
-    assert len(kept) == 3
+    assert kept == ["tests/a", "tests/b", "tests/a"]
 
 
-def test_a_pair_that_failed_is_run_again_and_named(kept, monkeypatch, capsys):
-    monkeypatch.setattr(matrix, "_pytest", lambda folder, log, report: log.write_text("FAILED x") and 1)
+def test_a_pair_with_a_failed_suite_failed_and_only_that_suite_is_run_again(kept, monkeypatch, capsys):
+    passing = matrix._pytest
+
+    def failing(folder, path, log, report):
+        code = passing(folder, path, log, report)
+        return code if path == "tests/a" else 1
+
+    monkeypatch.setattr(matrix, "_pytest", failing)
     assert not matrix.run(pairs.MAIN_PAIR).passed
     assert not matrix.run(pairs.MAIN_PAIR).passed
-    assert capsys.readouterr().out.count("FAILED x") == 2
+    assert kept == ["tests/a", "tests/b", "tests/b"]
+    assert capsys.readouterr().out.count("FAILED tests/x.py::test_a") == 2
+
+
+def test_no_test_at_all_is_no_pass():
+    empty = Result("3.3.2+10.25.0+py3.11", "d", 0)
+    assert not matrix_page.merged(empty.pair, [empty, Result(empty.pair, "d", 0, 5)]).passed
+
+
+def test_a_suite_reads_its_own_half_of_the_patch(monkeypatch, tmp_path):
+    monkeypatch.setattr(tree, "ROOT", tmp_path)
+    monkeypatch.setattr(tree, "pins", lambda _: tmp_path / "pins.txt")
+    patch = "provider_patch/airflow_steadfast"
+    places = ("pins.txt", f"{patch}/durable_pod/a.py", f"{patch}/launch_guard/a.py", "tests/support/a.py")
+    for name in (*places, "tests/on_airflow/durable_pod/test_a.py", "tests/unit/test_a.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("before")
+
+    def changed_by(name):
+        before = {suite.name: tree.digest(pairs.MAIN_PAIR, suite) for suite in tree.suites()}
+        (tmp_path / name).write_text(f"after {name}")
+        return {
+            suite.name for suite in tree.suites() if tree.digest(pairs.MAIN_PAIR, suite) != before[suite.name]
+        }
+
+    assert changed_by("pins.txt") == {"unit", "durable_pod"}
+    assert changed_by(f"{patch}/durable_pod/a.py") == {"unit", "durable_pod"}
+    assert changed_by(f"{patch}/launch_guard/a.py") == {"unit"}
+    assert changed_by("tests/support/a.py") == {"unit", "durable_pod"}
+    assert changed_by("tests/on_airflow/durable_pod/test_a.py") == {"durable_pod"}
+    assert changed_by("tests/unit/test_a.py") == {"unit"}
 
 
 def test_a_pair_that_cannot_be_made_is_not_run_and_not_passed(kept, monkeypatch):
