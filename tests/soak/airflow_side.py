@@ -7,7 +7,6 @@ import contextlib
 import threading
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 DAG_ID = "soak"
 SLOTS = 1_000
@@ -158,22 +157,15 @@ def audit_events() -> Counter[str]:
         return Counter(dict(session.execute(select(Log.event, func.count()).group_by(Log.event)).all()))
 
 
-def past_tries() -> list[dict[str, Any]]:
-    """The tries that are history: the task instance, its try and the state in which it was left."""
-    from airflow.models.taskinstancehistory import TaskInstanceHistory as History
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
+def moved_on() -> dict[str, float]:
+    """When each id that is history was given up, in unix seconds: the commit that wrote the history.
 
-    columns = (History.task_instance_id, History.task_id, History.run_id, History.map_index)
+    Needs a PostgreSQL with ``track_commit_timestamp``.
+    """
+    from airflow.utils.session import create_session
+    from sqlalchemy import text
+
+    committed = "extract(epoch FROM pg_xact_commit_timestamp(xmin))"
+    statement = f"SELECT task_instance_id, {committed} FROM task_instance_history"
     with create_session(scoped=False) as session:
-        return [
-            {
-                "ti_id": str(row[0]),
-                "task_id": row[1],
-                "run_id": row[2],
-                "map_index": row[3],
-                "try_number": row[4],
-                "state": None if row[5] is None else str(row[5]),
-            }
-            for row in session.execute(select(*columns, History.try_number, History.state))
-        ]
+        return {str(ti_id): float(at) for ti_id, at in session.execute(text(statement)) if at is not None}

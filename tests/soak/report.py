@@ -53,8 +53,9 @@ _WORDS = f"""\
 - **doubled**: a second pod of one launch: its task instance and try had a pod that was still to start, at
   work, or had done the work. It may have been answered by a refusal (the Execution API lets one of two run)
   or a deletion before it started; the lines below say which.
-- **made after their task instance had moved on**: by the time in the next id of its row. What moves on while
-  its pod is being made can only be mopped up: that pod is revoked, or its worker refused.
+- **made after their task instance had moved on**: after the commit that gave its row
+  another id; the figure after it is the longest such time. What moves on while its pod is being made can only
+  be mopped up: that pod is revoked, or its worker refused.
 - **refused as stale**: the worker's first call got 404 or 409, mostly because the task instance moved on
   after its pod was made (cleared, or reset by the other scheduler).
 - **expired token**: 401 or 403: the launch waited longer than its token is valid ({QUEUED_TIMEOUT} s and 10 s
@@ -117,7 +118,7 @@ def _rows() -> list[tuple[str, Callable[[list[Result]], str]]]:
         ("of them cleared by a user while queued", lambda rs: str(sum(_cleared(r) for r in rs))),
         ("burnt tries", lambda results: str(_sum(results, "tries_burnt"))),
         ("worker pods", launches("pods")),
-        ("of them made after their task instance had moved on", launches("late")),
+        ("of them made after their task instance had moved on", _late),
         ("of them doubled", _doubled),
         (
             "of them doubled, and both worked",
@@ -194,6 +195,13 @@ def _doubled(results: list[Result]) -> str:
     )
     number = sum(r["outcome"]["launches"]["doubled"] for r in results)
     return _share_of_pods(number, results) + (f": {fates}" if fates else "")
+
+
+def _late(results: list[Result]) -> str:
+    all_of = [result["outcome"]["launches"] for result in results]
+    number = sum(each["late"] for each in all_of)
+    most = max(each["latest_by"] for each in all_of)
+    return _share_of_pods(number, results) + (f", by {most:.1f} s at most" if number else "")
 
 
 def _gone(results: list[Result]) -> str:

@@ -101,9 +101,9 @@ def _play(plan: Plan, ready: Stage, folder: Path, say: Any) -> dict[str, Any]:
     shutil.copy(ready.cluster.folder / "audit.log", folder)
     found, statuses = audit.pods(folder / "audit.log", folder / "journal.jsonl")
     rows = airflow_side.rows()
-    past = airflow_side.past_tries()
+    past = airflow_side.moved_on()
     cleared = chaos.done["task instances cleared"]
-    outcome = verdict.judge(rows, found, statuses, slots, cleared, past_ids(past))
+    outcome = verdict.judge(rows, found, statuses, slots, cleared, past)
     if not finished:
         outcome.deviations.append(_NOT_IN_TIME)
     if left:
@@ -111,7 +111,7 @@ def _play(plan: Plan, ready: Stage, folder: Path, say: Any) -> dict[str, Any]:
     evidence = {
         "pods": [pod.__dict__ for pod in found],
         "rows": [row.__dict__ for row in rows],
-        "past_tries": past,
+        "moved_on": past,
     }
     (folder / "evidence.json").write_text(json.dumps(evidence), encoding="utf-8")
     return {
@@ -135,11 +135,6 @@ def _play(plan: Plan, ready: Stage, folder: Path, say: Any) -> dict[str, Any]:
     }
 
 
-def past_ids(past: list[dict[str, Any]]) -> list[tuple[verdict.Task, str]]:
-    """The ids that are history, each with its task instance."""
-    return [((row["run_id"], row["task_id"], row["map_index"]), row["ti_id"]) for row in past]
-
-
 def judge_again(folder: Path) -> dict[str, Any]:
     """Judge a soak's kept evidence with the verdict of today; returns its result."""
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
@@ -152,7 +147,7 @@ def judge_again(folder: Path) -> dict[str, Any]:
         {int(code): number for code, number in before["creates_by_status"].items()},
         before["occupied_slots"],
         result["faults"].get("task instances cleared", 0),
-        past_ids(evidence["past_tries"]),
+        evidence["moved_on"],
     )
     outcome.deviations += [text for text in before["deviations"] if text in _FOUND_WHILE_RUNNING]
     result["outcome"] = outcome.as_json()

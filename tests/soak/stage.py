@@ -96,6 +96,10 @@ def stage(folder: Path, impl: str) -> Iterator[Stage]:
         api_server(audit_policy=_AUDIT_POLICY) as cluster,
         fault_proxy(cluster) as proxy,
     ):
+        # when a change could be seen is when it was committed
+        database.psql("ALTER SYSTEM SET track_commit_timestamp = on")
+        database.stop()
+        database.start()
         port = free_port()
         url = f"http://127.0.0.1:{port}/execution/"
         environment = configuration(folder, impl, url, proxy.kubeconfig)

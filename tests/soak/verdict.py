@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from tests.soak.plan import QUEUED_TIMEOUT
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tests.soak.airflow_side import Row
     from tests.soak.audit import Pod
 
-Task = tuple[str, str, int]
-"""Run, task and map index."""
 STALE_STATUS = frozenset({404, 409, 410})
 _GOES_ON = ("defer", "reschedule")  # another launch of the same try is to follow
 EXPIRED_STATUS = frozenset({401, 403})
@@ -32,7 +30,7 @@ class Launches:
     and try had neither reported its end nor ended nor been deleted, or refused as stale because an earlier
     one had done the work. ``doubled_by_fate`` says what became of the one of the two that did not work
     ("started": both did). ``late`` are those created after their task instance had moved on, that is after
-    its row had got its next id. The fates:
+    the commit that gave its row its next id, at most ``latest_by`` seconds after it. The fates:
 
     - started: the Execution API let the worker run,
     - revoked: its executor marked it as revoked before it had started, and deleted it,
@@ -54,6 +52,8 @@ class Launches:
     unreachable: int = 0
     unexplained: int = 0
     late: int = 0
+    late_by_fate: dict[str, int] = field(default_factory=dict)
+    latest_by: float = 0.0
     doubled: int = 0
     doubled_by_fate: dict[str, int] = field(default_factory=dict)
 
@@ -109,32 +109,25 @@ def doubled(pods: Sequence[Pod]) -> list[tuple[Pod, Pod]]:
     return found
 
 
-def late(pods: Sequence[Pod], ids: Mapping[Task, Iterable[str]]) -> list[Pod]:
-    """Return the pods created after their task instance had moved on to its next id.
+def late(pods: Sequence[Pod], moved_on: Mapping[str, float]) -> list[Pod]:
+    """Return the pods created after their task instance had moved on.
 
-    ``ids`` are all ids that a task instance ever had; each tells when it was made (UUID version 7).
+    ``moved_on`` says when the row of an id that is history got its next one, and that was committed.
     """
-    found = []
-    for pod in pods:
-        mine = _made_at(pod.ti_id)
-        after = min((at for at in map(_made_at, ids.get(pod.task, ())) if at > mine), default=None)
-        if after is not None and pod.created_at > after:
-            found.append(pod)
-    return found
+    return [pod for pod in pods if pod.created_at > moved_on.get(pod.ti_id, math.inf)]
 
 
-def _made_at(ti_id: str) -> float:
-    return (UUID(ti_id).int >> 80) / 1000
-
-
-def count(pods: Sequence[Pod], ids: Mapping[Task, Iterable[str]]) -> Launches:
-    """Count pods by fate; ``ids`` as in ``late``."""
+def count(pods: Sequence[Pod], moved_on: Mapping[str, float]) -> Launches:
+    """Count pods by fate; ``moved_on`` as in ``late``."""
     fates = Counter(fate(pod) for pod in pods)
     twice = doubled(pods)
+    behind = late(pods, moved_on)
     by_fate = Counter(_idle_ones_fate(pod, before) for pod, before in twice)
     return Launches(
         pods=len(pods),
-        late=len(late(pods, ids)),
+        late=len(behind),
+        late_by_fate=dict(Counter(fate(pod) for pod in behind)),
+        latest_by=round(max((pod.created_at - moved_on[pod.ti_id] for pod in behind), default=0.0), 1),
         doubled=len(twice),
         doubled_by_fate=dict(by_fate),
         **dict(fates),
@@ -157,17 +150,14 @@ def judge(
     creates_by_status: dict[int, int],
     occupied_slots: dict[str, int | None],
     cleared: int = 0,
-    past_ids: Iterable[tuple[Task, str]] = (),
+    moved_on: Mapping[str, float] | None = None,
 ) -> Outcome:
     """Put together what a soak showed, with a sentence for each thing that must not be.
 
-    ``cleared`` is how many task instances a user cleared, ``past_ids`` are ids that are history.
+    ``cleared`` is how many task instances a user cleared, ``moved_on`` is as in ``late``.
     """
     states = Counter(row.state or "none" for row in rows)
-    ids: dict[Task, set[str]] = defaultdict(set)
-    for task, ti_id in (*past_ids, *(((row.run_id, row.task_id, row.map_index), row.ti_id) for row in rows)):
-        ids[task].add(ti_id)
-    launches = count(pods, ids)
+    launches = count(pods, moved_on or {})
     return Outcome(
         task_instances=len(rows),
         states=dict(states),

@@ -14,12 +14,8 @@ from tests.soak.audit import Pod
 SLOTS = {"a": 0, "b": 0}
 
 
-def ti_id(ti):
-    return f"00000000-0000-7000-8000-{int(ti):012}"
-
-
 def pod(uid, *, at=0.0, ti="1", number=1, **more):
-    return Pod(uid, f"worker-{uid}", at, ti_id(ti), number, ("run", "plain", int(ti)), "1", None, **more)
+    return Pod(uid, f"worker-{uid}", at, ti, number, ("run", "plain", int(ti)), "1", None, **more)
 
 
 def worked(uid, *, at=0.0, report="success", **more):
@@ -36,7 +32,7 @@ def worked(uid, *, at=0.0, report="success", **more):
 
 
 def row(ti="1", state="success", task="plain", number=1):
-    return Row(ti_id(ti), task, "run", int(ti), number, state)
+    return Row(ti, task, "run", int(ti), number, state)
 
 
 def judge(rows, pods, slots=None):
@@ -91,16 +87,12 @@ def test_a_pod_refused_because_an_earlier_one_did_the_work_is_doubled_too():
     assert launches.doubled_by_fate == {"refused_stale": 1}
 
 
-OLD, NEW = "01a22fb5-4b94-7e3d-9dd6-21b7b17bfabe", "01a22fb9-f39b-73f6-9890-ed1ef10297d6"
-
-
-@pytest.mark.parametrize(("seconds_after", "late"), [(-1, 0), (1, 1)])
-def test_a_pod_made_after_its_task_instance_got_its_next_id_is_late(seconds_after, late):
-    moved_on = int(NEW.replace("-", "")[:12], 16) / 1000
-    task = ("run", "plain", 1)
-    made = Pod("a", "worker", moved_on + seconds_after, OLD, 1, task, "1", None, refused=404)
-    now = Row(NEW, "plain", "run", 1, 2, "success")
-    assert verdict.judge([now], [made], {}, {}, 0, [(task, OLD)]).launches.late == late
+@pytest.mark.parametrize(("at", "late"), [(99.0, 0), (101.5, 1)])
+def test_a_pod_made_after_its_task_instance_got_its_next_id_is_late(at, late):
+    made = pod("a", at=at, refused=404)
+    launches = verdict.judge([row("2")], [made], {}, {}, 0, {made.ti_id: 100.0}).launches
+    assert (launches.late, launches.latest_by) == (late, 1.5 * late)
+    assert launches.late_by_fate == ({"refused_stale": 1} if late else {})
 
 
 def test_a_resumed_launch_that_is_refused_is_not_doubled():
