@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.faults import report, runner, spec, state
 from tests.faults.servers import Servers, servers
+from tests.support import environment, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,6 +104,8 @@ def _full(known: dict[str, Scenario]) -> int:
     missing = [(scenario, impl) for scenario, impl in wanted if not kept.has(scenario.name, impl)]
     print(f"{len(wanted)} runs, {len(wanted) - len(missing)} of them done before at this code", flush=True)
     troubled = 0
+    for airflow in sorted({scenario.airflow for scenario, _ in missing}):
+        environment.ensure(pairs.find(airflow))
     if missing:
         with servers() as running, runner.Players() as players:
             for number, (scenario, impl) in enumerate(missing, start=1):

@@ -85,7 +85,10 @@ class Players(contextlib.AbstractContextManager["Players"]):
                 process = subprocess.Popen(
                     [str(python_of(airflow)), "-m", "tests.faults.trial", impl],
                     cwd=ROOT,
-                    env=_environ({}, Path(tempfile.gettempdir()) / "steadfast-faults-home"),
+                    env=_environ(
+                        {"AIRFLOW__API_AUTH__JWT_SECRET": _JWT_SECRET},
+                        Path(tempfile.gettempdir()) / "steadfast-faults-home",
+                    ),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,

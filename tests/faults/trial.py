@@ -98,6 +98,9 @@ def _load() -> None:
         "fastapi.testclient",
     ):
         import_module(name)
+    from tests.faults.worker import ExecutionApi
+
+    ExecutionApi.warm()
 
 
 def _child(order: dict[str, Any], impl: str) -> None:

@@ -6,6 +6,7 @@ A worker that is refused exits with 1, as Airflow's own does; nobody executes th
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -18,18 +19,36 @@ if TYPE_CHECKING:
     from tests.faults.kube import Pods
 
 
+@functools.cache
+def _app() -> Any:
+    from airflow.api_fastapi.common.dagbag import create_dag_bag
+    from airflow.api_fastapi.execution_api.app import create_task_execution_api_app
+
+    app = create_task_execution_api_app()
+    app.state.dag_bag = create_dag_bag()
+    return app
+
+
 class ExecutionApi:
-    """The Execution API of this process's Airflow, with its token validator; ``close`` it."""
+    """The Execution API of this process's Airflow, with its token validator; ``close`` it.
+
+    Making it and its first request take seconds; ``warm`` does both before the scenarios' processes are
+    forked, and leaves neither a thread nor the validator behind.
+    """
 
     def __init__(self) -> None:
-        from airflow.api_fastapi.common.dagbag import create_dag_bag
-        from airflow.api_fastapi.execution_api.app import create_task_execution_api_app
         from fastapi.testclient import TestClient
 
-        app = create_task_execution_api_app()
-        app.state.dag_bag = create_dag_bag()
-        self._client: Any = TestClient(app, raise_server_exceptions=False)
+        self._client: Any = TestClient(_app(), raise_server_exceptions=False)
         self._client.__enter__()
+
+    @classmethod
+    def warm(cls) -> None:
+        """Make the application, and let it refuse one request."""
+        api = cls()
+        answer = api.patch("/task-instances/00000000-0000-0000-0000-000000000000/run", "no-token", {})
+        assert answer.status_code == HTTPStatus.FORBIDDEN, answer.text
+        api.close()
 
     def patch(self, path: str, token: str, body: dict[str, Any]) -> Any:
         return self._client.patch(path, json=body, headers={"Authorization": f"Bearer {token}"})
