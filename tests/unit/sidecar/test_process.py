@@ -100,8 +100,10 @@ def test_sources_that_are_not_there_are_down_and_nothing_crashes(tmp_path):
         assert sidecar.get("/readyz") == (200, "ok; down: handoff, outbox\n")
         assert "source handoff is down (missing)" in sidecar.log
         assert "source outbox is down (no_database)" in sidecar.log
-        (tmp_path / "absent").mkdir()
-        Totals().configure(tmp_path / "absent")
+        # all at once: a read between the folder and its file would find a third state
+        (tmp_path / "made").mkdir()
+        Totals().configure(tmp_path / "made")
+        (tmp_path / "made").rename(tmp_path / "absent")
         sidecar.await_value(1, "steadfast_source_up", source="handoff")
         assert sidecar.log.count("source handoff") == 2
 
