@@ -199,6 +199,8 @@ def _doubled(results: list[Result]) -> str:
 
 def _late(results: list[Result]) -> str:
     all_of = [result["outcome"]["launches"] for result in results]
+    if not all("latest_by" in each for each in all_of):
+        return "not measured"
     number = sum(each["late"] for each in all_of)
     most = max(each["latest_by"] for each in all_of)
     return _share_of_pods(number, results) + (f", by {most:.1f} s at most" if number else "")
