@@ -104,14 +104,13 @@ class Snapshot:
             self._bound.watch(dbapi_connection)
 
     def _select(self, engine: Any, statement: Any, deadline: float) -> list[Any]:
-        from sqlalchemy import text
-
         bound = self._bound = CutOff(max(0.0, deadline - time.monotonic()) + _GRACE)
         with bound, engine.connect() as connection:
             bound.watch(connection.connection.dbapi_connection)
             if connection.dialect.name == "postgresql":
                 left = max(1, math.ceil((deadline - time.monotonic()) * 1000))
-                connection.execute(text(f"SET LOCAL statement_timeout = {left:d}"))
+                # not text(): each new number would be compiled, and kept in the engine's cache
+                connection.exec_driver_sql(f"SET LOCAL statement_timeout = {left:d}")
             return list(connection.execute(statement))
 
 
