@@ -6,7 +6,8 @@
     python -m tests.bench --quick         small numbers while something is being changed; writes no page
 
 A section's result is kept in .build/bench while the code is the same, so an interrupted run goes on where it
-stopped; FRESH=1 measures anew. Exit code 1 if a promise is not met. Nothing else should run meanwhile.
+stopped; FRESH=1 measures anew. Exit code 1 if a promise is not met or a section is missing. It takes 15 to 20
+minutes on two idle cores, and nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -76,12 +77,14 @@ def _run(plan: Plan, chosen: tuple[str, ...]) -> int:
     missing = [name for name in SECTIONS if name not in results]
     if plan.name == "quick":
         print("\nA quick look: docs/performance.md is left as it is.")
-    elif missing:
-        print(f"\ndocs/performance.md is left as it is: {', '.join(missing)} not measured yet.")
+        missing = []
     else:
-        PAGE.write_text(report.page(plan, results), encoding="utf-8")
+        PAGE.write_text(report.page(plan, results, missing), encoding="utf-8")
         print(f"\nwrote {PAGE.relative_to(environment.ROOT)} after {time.monotonic() - started:.0f} s")
-    return 0 if all(promise.met for result in results.values() for promise in result.promises) else 1
+    if missing:
+        print(f"not measured yet: {', '.join(missing)}")
+    met = all(promise.met for result in results.values() for promise in result.promises)
+    return 0 if met and not missing else 1
 
 
 def _measure(world: object, plan: Plan, name: str, started: float) -> Result:

@@ -32,17 +32,17 @@ class Plan:
 
 FULL = Plan(
     name="full",
-    loop_rounds=5,
-    loops={1: 40, 16: 6, 500: 1},
+    loop_rounds=4,
+    loops={1: 24, 16: 4, 500: 1},
     stale=500,
     backlog_rounds=5,
     small_table=1_000,
     large_table=5_000_000,
     table_rounds={1: 100, 16: 60, 500: 30},
-    rate_rounds=16,
-    rate_pods={1: 48, 16: 160, 500: 250},
+    rate_rounds=12,
+    rate_pods={1: 32, 16: 96, 500: 200},
     idle_loops=200,
-    worker_rounds=20,
+    worker_rounds=15,
 )
 
 QUICK = Plan(

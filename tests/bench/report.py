@@ -11,6 +11,8 @@ from tests.bench.environments import WITHOUT_CHECK
 from tests.support.pairs import MAIN_PAIR
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.bench.plan import Plan
     from tests.bench.result import Result
 
@@ -33,13 +35,14 @@ Bounds are one-sided, of 95 %, by Student's t over rounds.
 """
 
 
-def page(plan: Plan, results: dict[str, Result]) -> str:
-    """Return the page's text."""
+def page(plan: Plan, results: dict[str, Result], missing: Sequence[str] = ()) -> str:
+    """Return the page's text; ``missing`` are the sections without a result of this code."""
     promises = [
         f"| {'met' if promise.met else '**not met**'} | {promise.text} | {promise.found} |"
         for result in results.values()
         for promise in result.promises
     ]
+    promises += [f"| **not measured** | section {name} | |" for name in missing]
     head = _HEAD.format(
         airflow=MAIN_PAIR.airflow,
         provider=MAIN_PAIR.provider,
