@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     only.add_argument("--trials", type=int, default=0)
     asked = parser.parse_args(arguments)
     known = spec.load()
+    signal.signal(signal.SIGTERM, _stop)
     if asked.verb == "list":
         for scenario in known.values():
             print(f"{scenario.name:34} {scenario.holes:12} {scenario.title}")
@@ -51,6 +53,11 @@ def main(arguments: Sequence[str]) -> int:
                 parser.error(f"there is no scenario {name!r}; `python -m tests.faults list` names them")
         return _only([known[name] for name in asked.name], asked)
     return _full(known)
+
+
+def _stop(*_: object) -> None:
+    """End as after a key press, so that the servers are stopped."""
+    raise KeyboardInterrupt
 
 
 def _only(chosen: list[Scenario], asked: argparse.Namespace) -> int:

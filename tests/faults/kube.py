@@ -36,7 +36,7 @@ class Pods:
             made.raise_for_status()
         self._path = f"/api/v1/namespaces/{namespace}/pods"
 
-    def list(self) -> list[dict[str, Any]]:
+    def all(self) -> list[dict[str, Any]]:
         """Return the pods that exist, oldest first."""
         answer = self._client.get(self._path)
         answer.raise_for_status()
@@ -46,7 +46,7 @@ class Pods:
         """Return those that have not started and are not being deleted."""
         return [
             pod
-            for pod in self.list()
+            for pod in self.all()
             if pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in pod["metadata"]
         ]
 
@@ -83,7 +83,7 @@ class Pods:
 
     def reap(self) -> None:
         """Finish the deletes that wait for kubelet."""
-        for pod in self.list():
+        for pod in self.all():
             if "deletionTimestamp" in pod["metadata"]:
                 self._client.request(
                     "DELETE",

@@ -92,7 +92,16 @@ class Scheduler:
 
     def loop(self) -> bool:
         """One turn of the scheduler's loop; False where it ended the scheduler."""
-        return self.survives(lambda: (self.schedule(), self.heartbeat(), self.events()))
+        return self.survives(self._turn)
+
+    def work(self) -> None:
+        """The part of a turn after scheduling: the executors, then what core makes of their events."""
+        self.heartbeat()
+        self.events()
+
+    def _turn(self) -> None:
+        self.schedule()
+        self.work()
 
     def survives(self, part: Callable[[], object]) -> bool:
         """Do a part of the loop; an exception ends the scheduler."""

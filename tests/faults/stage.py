@@ -175,7 +175,7 @@ class Stage:
             time.sleep(0.05 if moved else 0.2)
 
     def _unfinished_pods(self) -> int:
-        return sum(pod["status"]["phase"] in ("Pending", "Running") for pod in self.pods.list())
+        return sum(pod["status"]["phase"] in ("Pending", "Running") for pod in self.pods.all())
 
     def _books(self) -> int:
         return sum(

@@ -35,7 +35,7 @@ def hide(distribution: str, package: str) -> None:
             if (one.metadata["Name"] or "").lower().replace("_", "-") != distribution
         )
 
-    importlib.metadata.Distribution.discover = staticmethod(visible)  # type: ignore[method-assign,assignment]  # the same call, fewer answers
+    importlib.metadata.Distribution.discover = staticmethod(visible)  # type: ignore[method-assign]  # the same call, fewer answers
     sys.modules[package] = None  # type: ignore[assignment]  # an import of it fails, says the import system
 
 

@@ -133,7 +133,7 @@ class Workers:
     def play(self) -> int:
         """Let workers that are at work succeed, and start those of pending pods; returns how many moved."""
         self.pods.reap()
-        present = {pod["metadata"]["uid"]: pod for pod in self.pods.list()}
+        present = {pod["metadata"]["uid"]: pod for pod in self.pods.all()}
         moved = 0
         for uid, pod in list(self._alive.items()):
             if uid not in present or "deletionTimestamp" in present[uid]["metadata"]:

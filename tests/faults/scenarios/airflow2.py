@@ -80,4 +80,4 @@ def completed_pods_of_another(stage: Stage) -> Outcome:
 
 def _owners(stage: Stage) -> dict[str, str]:
     """The scheduler's job id that each pod is labelled with."""
-    return {pod["metadata"]["name"]: pod["metadata"]["labels"]["airflow-worker"] for pod in stage.pods.list()}
+    return {pod["metadata"]["name"]: pod["metadata"]["labels"]["airflow-worker"] for pod in stage.pods.all()}

@@ -27,7 +27,7 @@ def _play(stage: Stage, fault: Fault, loops: int) -> Outcome:
     rows = stage.rows()
     number = stage.proxy.add(fault)
     for _ in range(loops):
-        scheduler.survives(lambda: (scheduler.heartbeat(), scheduler.events()))
+        scheduler.survives(scheduler.work)
     hits = stage.proxy.hits(number)
     stage.proxy.clear()
     stage.settle(quiet=10)

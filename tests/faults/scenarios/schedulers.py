@@ -45,7 +45,7 @@ def frozen_scheduler(stage: Stage) -> Outcome:
     time.sleep(1.1)
     other.loop()
     for _ in range(3):  # A wakes while B's pods are there
-        frozen.survives(lambda: (frozen.heartbeat(), frozen.events()))
+        frozen.survives(frozen.work)
     stage.settle(quiet=8)
     outcome = stage.judge_now()
     outcome.add(stage.judge(Want(row, 0, None) for row in old))

@@ -36,7 +36,7 @@ def _left_over(stage: Stage, rows: Sequence[Row]) -> Outcome:
     """Count each launch that moved on and whose pod is still there."""
     left = {
         workload["ti"]["id"]
-        for pod in stage.pods.list()
+        for pod in stage.pods.all()
         if "deletionTimestamp" not in pod["metadata"] and (workload := workload_of(pod))
     }
     made = {pod.ti_id for pod in stage.audit.created()}

@@ -43,7 +43,7 @@ def old_pods_end(stage: Stage) -> Outcome:
         lambda: scheduler.executor.kube_scheduler.watcher_queue.qsize() >= len(old), "the old pods' events"
     )
     for _ in range(3):
-        scheduler.survives(lambda: (scheduler.heartbeat(), scheduler.events()))
+        scheduler.survives(scheduler.work)
     stage.settle(quiet=8)
     return stage.judge(Want(row) for row in stage.rows())
 
@@ -86,7 +86,7 @@ def deferred_worker_killed(stage: Stage) -> Outcome:
     stage.proxy.remove(stall)
     _await_events(stage, scheduler)
     for _ in range(3):
-        scheduler.survives(lambda: (scheduler.heartbeat(), scheduler.events()))
+        scheduler.survives(scheduler.work)
     stage.settle(quiet=8)
     return stage.judge(Want(row, 2) for row in rows)
 
@@ -112,7 +112,7 @@ def older_success_late(stage: Stage) -> Outcome:
     stage.proxy.remove(stall)
     _await_events(stage, scheduler)
     for _ in range(3):
-        scheduler.survives(lambda: (scheduler.heartbeat(), scheduler.events()))
+        scheduler.survives(scheduler.work)
     for pod in stage.workers.running():
         stage.workers.exit(pod, 137, "OOMKilled")
     stage.settle(quiet=8, play=lambda: 0)
