@@ -71,6 +71,7 @@ def _run(plan: Plan, chosen: tuple[str, ...]) -> int:
             if kept.load(name) is not None and not os.environ.get("FRESH"):
                 _say(started, f"{name}: measured before, kept")
                 continue
+            kept.begin(name)
             kept.save(name, _measure(world, plan, name, started))
     results = {name: result for name in SECTIONS if (result := kept.load(name)) is not None}
     print(f"\n{report.summary(results)}")
