@@ -106,7 +106,7 @@ def _short(chosen: list[Scenario]) -> int:
 def _full(known: dict[str, Scenario]) -> int:
     kept = state.State(fresh=os.environ.get("FRESH") == "1")
     wanted: list[tuple[Scenario, Impl]] = [
-        (scenario, impl) for impl in spec.IMPLS for scenario in known.values()
+        (scenario, impl) for scenario in known.values() for impl in spec.IMPLS
     ]
     missing = [(scenario, impl) for scenario, impl in wanted if not kept.has(scenario.name, impl)]
     print(f"{len(wanted)} runs, {len(wanted) - len(missing)} of them done before at this code", flush=True)
