@@ -42,7 +42,9 @@ class Guard:
         self._snapshot = Snapshot(chosen.guard_check_timeout)
         self._wardrobe = inject.wardrobe(executor, inject=chosen.inject == "auto")
         self._revoker = Revoker(executor.kube_scheduler)
-        self._recheck = Recheck(self._snapshot, self._revoker, self._claimed, self._revoked, self._now)
+        self._recheck = Recheck(
+            self._snapshot, self._revoker, self._claimed, self._revoked, self._now, self._pod_gone
+        )
         self.queue = GuardedQueue(
             LaunchCheck(Alongside(self._snapshot, self._recheck), job_id),
             self._dropped,
@@ -144,12 +146,16 @@ class Guard:
         self._quietly(lambda: self._keep(pod_events.adopted(self._executor, entry, pod)))
 
     def _revoked(self, entry: Entry, launch_id: LaunchId, verdict: Verdict) -> None:
-        if entry.created:
+        self._pod_gone(entry, launch_id, verdict)
+        self._quietly(lambda: self._keep(pod_events.revoked(self._executor, entry, launch_id, verdict)))
+
+    def _pod_gone(self, entry: Entry, launch_id: LaunchId, verdict: Verdict) -> None:
+        """The pod of a void launch is no more; nothing else will tell the executor."""
+        if entry.created and entry.launch_id == launch_id:
             entry.created = False
             drop.clear_books(self._executor, entry, verdict, self.queue, self._job_id)
             self.queue.launches.forget(entry.job.key, entry)
             self.results.dropped(entry)
-        self._quietly(lambda: self._keep(pod_events.revoked(self._executor, entry, launch_id, verdict)))
 
     def _claimed(self, entry: Entry, ref: PodRef, launch_id: LaunchId) -> bool:
         """Whether a newer copy of the order has taken the pod for its own."""

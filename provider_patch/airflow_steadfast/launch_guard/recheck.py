@@ -45,8 +45,8 @@ class Revokes(Protocol):
 class Recheck:
     """The pods created since the last look.
 
-    ``claimed`` says whether a pod is another launch's by now, ``revoked`` is told of each one deleted;
-    neither may raise, and no method does.
+    ``claimed`` says whether a pod is another launch's by now, ``revoked`` is told of each one deleted, and
+    ``gone`` of each one that has gone without; none may raise, and no method does.
     """
 
     def __init__(
@@ -56,11 +56,13 @@ class Recheck:
         claimed: Callable[[Entry, PodRef, LaunchId], bool],
         revoked: Callable[[Entry, LaunchId, Verdict], None],
         clock: Callable[[], float],
+        gone: Callable[[Entry, LaunchId, Verdict], None] = lambda *_: None,
     ) -> None:
         self._rows = rows
         self._revoker = revoker
         self._claimed = claimed
         self._revoked = revoked
+        self._gone = gone
         self._clock = clock
         self._created: list[Entry] = []
         self._since = 0.0
@@ -88,8 +90,14 @@ class Recheck:
         self._revoke_found()
 
     def void(self, entry: Entry, verdict: Verdict) -> None:
-        """Revoke, at the end of the loop, the pod that a dropped launch may have made."""
-        if entry.launch_id is not None and entry.pod is not None:
+        """Revoke, at the end of the loop, the pod that a dropped launch may have made.
+
+        Not where the row says that the task may run in that very pod, or that another scheduler has the
+        task instance, and so may have adopted the pod: the rule of every created pod.
+        """
+        if entry.launch_id is None or entry.pod is None:
+            return
+        if verdict.row is None or not judge_created(entry.launch_id, verdict.row).fresh:
             self._stale.append((entry, entry.launch_id, entry.pod, verdict, TRIES))
 
     def due(self, room: int) -> list[Entry]:
@@ -141,6 +149,9 @@ class Recheck:
             self._stale.append((entry, launch_id, ref, verdict, tries - 1))
         elif outcome == "revoked":
             self._revoked(entry, launch_id, verdict)
+        elif outcome == "gone":
+            # the watcher says nothing of a pod that is deleted while it is pending
+            self._gone(entry, launch_id, verdict)
         elif outcome == "started":
             log.info(
                 "Pod %s/%s is of no use any more (%s), but has started: left alone", *ref, verdict.reason

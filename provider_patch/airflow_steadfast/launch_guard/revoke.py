@@ -24,6 +24,9 @@ log = logging.getLogger("airflow_steadfast.launch_guard")
 
 Outcome = Literal["revoked", "started", "gone", "foreign", "failed"]
 
+MOST_MARKED = 1_000
+"""Pods that are remembered as marked and not yet deleted while the API server fails."""
+
 _CONFLICT = 409
 _NOT_FOUND = 404
 
@@ -34,13 +37,15 @@ class Revoker:
     def __init__(self, launcher: Any) -> None:
         self._launcher = launcher
         self._api: Any = None
+        self._marked: set[str | None] = set()
 
     def revoke(self, ref: PodRef, launch: str) -> Outcome:
         """Delete the pod ``ref`` if it is Pending and carries the launch annotation ``launch``.
 
         "revoked": the server has accepted its deletion. "started": it is past Pending, or changed while
-        this looked, and is left alone. "gone": there is none, or it is being deleted already. "foreign":
-        the name is another launch's pod's. "failed": the server gave no usable answer.
+        this looked, and is left alone. "gone": there is none, or it is being deleted already (also by an
+        earlier call whose answer was lost). "foreign": the name is another launch's pod's. "failed": the
+        server gave no usable answer; what was begun is finished, or taken back, by the next call.
         """
         try:
             return self._revoke(ref, launch)
@@ -57,10 +62,13 @@ class Revoker:
         if pods.annotation(pod, pods.LAUNCH_ANNOTATION) != launch:
             return "foreign"
         if pods.phase(pod) not in {None, "Pending"}:
-            return "started"
+            return self._let_go(ref, pods.uid(pod)) if pods.uid(pod) in self._marked else "started"
+        if len(self._marked) >= MOST_MARKED:
+            self._marked.clear()
+        self._marked.add(pods.uid(pod))  # before it is: the answer may be lost
         version = self._mark(ref, pods.uid(pod), pod.metadata.resource_version, revoked="True")
         if version is None:
-            return "started"
+            return self._let_go(ref, pods.uid(pod))
         deletion = delete.delete_pod(
             self._api,
             ref.name,
@@ -70,6 +78,7 @@ class Revoker:
             _request_timeout=reader.TIMEOUT,
         )
         if deletion == "deleted":
+            self._marked.discard(pods.uid(pod))
             return "revoked"
         return self._let_go(ref, pods.uid(pod))
 
@@ -78,7 +87,9 @@ class Revoker:
         pod = reader.read_pod(self._api, ref.name, ref.namespace)
         if pod is None or pods.uid(pod) != uid or pods.is_terminating(pod):
             return "gone"
-        self._mark(ref, uid, None, revoked=None)
+        if pods.label(pod, REVOKED_LABEL) is not None:
+            self._mark(ref, uid, None, revoked=None)
+        self._marked.discard(uid)
         return "started"
 
     def _mark(self, ref: PodRef, uid: str | None, version: str | None, *, revoked: str | None) -> str | None:
