@@ -76,11 +76,12 @@ class World:
         self.slow = 0.0
         self.asked: list[int] = []
         self.dropped: list[tuple[Job, str | None]] = []
+        self.dropped_rows: list[Row | None] = []
         self.queued_at: dict[str, datetime] = {}
         self.tokens = Tokens()
         self.queue = GuardedQueue(
             self,
-            lambda one, verdict: self.dropped.append((one.job, verdict.reason)),
+            self.note_drop,
             max_hold=max_hold,
             recheck_age=recheck_age,
             observe=observe,
@@ -97,6 +98,10 @@ class World:
             Verdict("state_changed" if one.ti_id in self.stale else None, self.row(one.ti_id))
             for one in launches
         ]
+
+    def note_drop(self, one: Entry, verdict: Verdict) -> None:
+        self.dropped.append((one.job, verdict.reason))
+        self.dropped_rows.append(verdict.row)
 
     def row(self, ti_id: str) -> Row:
         return Row("queued", 1, 7, self.queued_at.get(ti_id, QUEUED))

@@ -251,7 +251,7 @@ class GuardedQueue:
         """Count and report the drop; the queue and the book hold the entry no longer."""
         self._line.left(entry)
         entry.decide()
-        signals.totals().increment("steadfast_workloads_dropped_total", reason=verdict.reason or "other")
+        signals.totals().increment("steadfast_workloads_dropped_total", reason=str(verdict.reason))
         try:
             self._on_drop(entry, verdict)
         except Exception:

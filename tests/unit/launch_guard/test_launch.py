@@ -79,6 +79,8 @@ def test_a_key_stands_for_its_newest_launch_and_falls_back_to_the_one_before():
     assert book.current("key") is second
     book.forget("key", second)
     assert book.current("key") is None
+    book.forget("key", second)
+    book.forget("never heard of", second)
 
 
 def test_a_launch_that_begins_again_is_current_and_kept_once():

@@ -280,3 +280,39 @@ def test_a_launch_that_cannot_be_settled_is_left_to_the_stock_check_alone(monkey
     assert [(one.launch.ti_id, one.unguarded) for one in out] == [("a", True), ("b", False)]
     (line,) = [record for record in caplog.records if record.exc_info]
     assert line.exc_info[0] is KeyError
+
+
+def test_nothing_is_held_once_there_are_answers_even_where_not_all_were_asked_about_yet():
+    world = World()
+    world.down = True
+    world.put(*(str(number) for number in range(BATCH + 5)))
+    world.loop()
+    assert total("launches_held") == BATCH + 5
+    world.down = False
+    world.now += 2
+    assert len(world.loop(batch=1)) == 1
+    assert world.asked == [BATCH, BATCH]
+    assert total("launches_held") == 0
+
+
+def test_launches_of_keys_that_are_neither_running_nor_queued_are_forgotten_once_there_are_many():
+    world = World()
+    world.put(*(str(number) for number in range(1_100)))
+    world.queue.begin_loop()
+    while world.queue.qsize():
+        world.queue.get_nowait()
+    world.put("queued")
+    world.queue.end_loop({"5"})
+    known = world.queue.launches
+    assert known.current("queued") is not None
+    assert known.current("5") is not None
+    assert known.current("6") is None
+
+
+def test_a_long_queue_lets_the_book_grow():
+    world = World()
+    world.put(*(str(number) for number in range(1_050)))
+    world.loop()
+    world.put(*(f"queued {number}" for number in range(60)))
+    world.queue.end_loop(())
+    assert world.queue.launches.current("6") is not None

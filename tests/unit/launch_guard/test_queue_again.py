@@ -151,6 +151,7 @@ def test_a_tried_launch_whose_order_was_replaced_is_dropped():
     world.queued_at = {"a": LATER, "b": LATER}
     assert world.loop() == ["b"]
     assert [(job.key, reason) for job, reason in world.dropped] == [("a", "superseded")]
+    assert world.dropped_rows == [world.row("a")]
     assert untried.assign_launch_id().queued_dttm == LATER
 
 

@@ -185,6 +185,18 @@ def test_a_look_is_no_larger_than_a_select_may_be(world):
     assert [len(keys) for keys in world.asked] == [MAX_IDS, 2]
 
 
+def test_what_a_look_had_no_room_for_waits_a_second_more(world):
+    world.create(*(str(number) for number in range(MAX_IDS + 1)))
+    world.now = INTERVAL
+    world.create("a")
+    world.now = 1.5 * INTERVAL
+    world.create("b")
+    assert [len(keys) for keys in world.asked] == [MAX_IDS]
+    world.now = 2 * INTERVAL
+    world.create("c")
+    assert world.asked[1:] == [[str(MAX_IDS), "a", "b"]]
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [(SnapshotError("timeout", "late"), "timeout"), (ValueError("odd"), "internal_error")],
