@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.executors.base_executor import BaseExecutor
+from airflow.executors import base_executor
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor
 
 from tests.support.airflow_lines import submit
@@ -32,11 +32,11 @@ __all__ = [
 
 BEATS = 200
 
-RUNNING_KEYS_WAIT = "running" in inspect.unwrap(BaseExecutor.trigger_tasks).__code__.co_names
-"""Whether the executor's base class lets a key wait while it is running (before Airflow 3.3)."""
+RUNNING_KEYS_WAIT = "if key in self.running:" in inspect.getsource(base_executor)
+"""Whether the executor's base class lets a key wait while it is running (before Airflow 3.1)."""
 
 needs_two_launches_of_a_key = pytest.mark.skipif(
-    RUNNING_KEYS_WAIT, reason="before Airflow 3.3 no launch of a key is queued while another is running"
+    RUNNING_KEYS_WAIT, reason="before Airflow 3.1 no launch of a key is queued while another is running"
 )
 needs_requeue = pytest.mark.skipif(
     not hasattr(KubernetesExecutor, "_is_pre_execution_failure"),
