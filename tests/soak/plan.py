@@ -11,9 +11,9 @@ IMPLS = ("steadfast", "upstream")
 SCHEDULERS = ("a", "b")
 PER_RUN = 100
 """Task instances of one run of the Dag."""
-HEALTH_THRESHOLD = 20
+HEALTH_THRESHOLD = 30
 """Seconds after which a scheduler without a heartbeat counts as dead (scheduler_health_check_threshold)."""
-QUEUED_TIMEOUT = 90
+QUEUED_TIMEOUT = 120
 """Seconds after which a queued task instance is launched again (task_queued_timeout)."""
 
 Kind = Literal[
@@ -72,7 +72,7 @@ class Plan:
     task_instances: int
     scenario: str = "soak"
     faults: tuple[Fault, ...] = field(default=())
-    patience: float = 600.0
+    patience: float = 900.0
 
     @property
     def runs(self) -> int:

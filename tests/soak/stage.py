@@ -185,7 +185,7 @@ def _execution_api(folder: Path, port: int) -> Iterator[None]:
 
 
 def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 900
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError):
             try:
