@@ -63,7 +63,7 @@ class Players(contextlib.AbstractContextManager["Players"]):
 
     def __exit__(self, *_: object) -> None:
         for process in self._found.values():
-            process.kill()
+            process.terminate()
             process.wait()
 
     def play(self, airflow: str, impl: str, order: dict[str, object]) -> None:

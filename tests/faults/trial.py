@@ -13,6 +13,7 @@ Airflow is imported, and that nothing of it was loaded is checked at the end.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -131,6 +132,7 @@ def main(impl: str) -> None:
         order = json.loads(line)
         pid = os.fork()
         if pid == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             try:
                 _child(order, impl)
             except BaseException:
@@ -138,8 +140,16 @@ def main(impl: str) -> None:
             finally:
                 sys.stdout.flush()
                 os._exit(0)
+        signal.signal(signal.SIGTERM, lambda *_, pid=pid: _end(pid))
         _await(pid, order["limit"])
         answers.write("done\n")
+
+
+def _end(pid: int) -> None:
+    """When told to end: with the scenario's process, its executors and their watchers."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    os._exit(0)
 
 
 def _await(pid: int, limit: float) -> None:
