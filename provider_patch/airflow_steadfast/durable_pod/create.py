@@ -16,9 +16,9 @@ from airflow.exceptions import AirflowException
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
-from airflow_steadfast.durable_pod import patience
-from airflow_steadfast.durable_pod.lookup import read
-from airflow_steadfast.durable_pod.task import TASK_ANNOTATION
+from airflow_steadfast.durable_pod import ended, patience
+from airflow_steadfast.durable_pod.lookup import is_checked, read
+from airflow_steadfast.durable_pod.task import TASK_ANNOTATION, note_of
 from airflow_steadfast.kube import pods
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _post_until_answered(session: Session, request: Any, intent: Identity) -> tu
             )
         except (ApiException, HTTPError) as error:  # noqa: PERF203 - each round is a request
             if _says_already_exists(error):
-                found = _settle_conflict(session, intent, name_deadline)
+                found = _settle_conflict(session, intent, name_deadline, asked_before=failures > 0)
                 if found is not None:
                     return found, True
                 continue
@@ -89,7 +89,7 @@ def _post_until_answered(session: Session, request: Any, intent: Identity) -> tu
             return pod, False
 
 
-def _settle_conflict(session: Session, intent: Identity, deadline: float) -> Any:
+def _settle_conflict(session: Session, intent: Identity, deadline: float, *, asked_before: bool) -> Any:
     """Return our own pod where it holds the name, None once the name may be tried again.
 
     Raises PodNameTakenError for a pod of another launch, or one that does not go away in time.
@@ -98,7 +98,7 @@ def _settle_conflict(session: Session, intent: Identity, deadline: float) -> Any
     if pod is None:
         return None
     terminating = pods.is_terminating(pod)
-    if pods.annotation(pod, pods.LAUNCH_ANNOTATION) == intent.launch and not terminating:
+    if not terminating and _is_this_launch(session, intent, pod, asked_before=asked_before):
         log.info("the create had reached the server before: pod %s is this launch's own", pods.describe(pod))
         return pod
     if terminating and time.monotonic() < deadline:
@@ -110,6 +110,26 @@ def _settle_conflict(session: Session, intent: Identity, deadline: float) -> Any
         + ("is still terminating" if terminating else "another launch has made")
         + ". It was neither adopted nor deleted. Use random_name_suffix=True, or remove that pod"
     )
+
+
+def _is_this_launch(session: Session, intent: Identity, pod: Any, *, asked_before: bool) -> bool:
+    """Return whether a pod that lives is the one that we have asked for.
+
+    An exact identity has the same launch in every try, and in a dag run that was deleted and made anew:
+    there the annotation must name this very task instance, and the pod must not be over, unless it was
+    this try that asked for it.
+    """
+    if pods.annotation(pod, pods.LAUNCH_ANNOTATION) != intent.launch:
+        return False
+    if not session.exact:
+        return True
+    noted, task = note_of(pod), session.task
+    same_row = None in (noted.get("ti"), task.ti_id) or noted.get("ti") == task.ti_id
+    if asked_before and same_row and noted.get("try") == task.try_number:
+        return True
+    if task.try_number <= 1 and not same_row:
+        return False
+    return not is_checked(session, pod) and ended.outcome(session.operator, pod) == "live"
 
 
 def _says_already_exists(error: Exception) -> bool:

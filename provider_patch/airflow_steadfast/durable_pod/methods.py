@@ -156,11 +156,8 @@ def _run(native: Callable[..., Any]) -> Callable[..., Any]:
         except termination.DEFERRALS:
             raise
         except BaseException as error:
-            session = sessions.current(self)
-            if session is None or session.closed or not session.stop_requested:
-                raise
-            killed = termination.conclude(session)
-            if isinstance(error, termination.STOPS) and not isinstance(error, termination.StopFollowing):
+            killed = _cut_short(sessions.current(self), error)
+            if killed is None:
                 raise
             raise killed from None
         else:
@@ -174,6 +171,21 @@ def _run(native: Callable[..., Any]) -> Callable[..., Any]:
                 session.closed = True
 
     return run
+
+
+def _cut_short(session: Session | None, error: BaseException) -> Exception | None:
+    """Decide about the pod of a try that did not come to its clean-up; return what to raise instead."""
+    if session is None or session.closed:
+        return None
+    if isinstance(error, termination.TIMEOUTS):
+        termination.time_out(session)
+    if not session.stop_requested:
+        return None
+    killed = termination.conclude(session)
+    raised_by_airflow = isinstance(error, termination.STOPS) and not isinstance(
+        error, termination.StopFollowing
+    )
+    return None if raised_by_airflow else killed
 
 
 def _on_kill(native: Callable[..., Any]) -> Callable[..., Any]:

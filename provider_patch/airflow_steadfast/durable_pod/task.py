@@ -27,7 +27,9 @@ class TaskKey:
     """The task instance of this try; ``map_index`` is -1 for a task that is not mapped.
 
     ``deployment`` tells two Airflows apart that make pods in one namespace; None where it is unknown.
-    ``will_retry``: whether another try follows when this one fails; None where nobody has said.
+    ``ti_id`` is the row's own id (Airflow 3), another one for every try, and for a run made anew under an
+    old run's name. ``will_retry``: whether another try follows when this one fails; None where nobody
+    has said.
     """
 
     dag_id: str
@@ -38,11 +40,13 @@ class TaskKey:
     max_tries: int | None
     deployment: str | None = None
     will_retry: bool | None = None
+    ti_id: str | None = None
 
     def annotation(self) -> str:
         """Return the value of TASK_ANNOTATION."""
         noted = {name: getattr(self, name) for name in _IDS}
         noted |= {"try": self.try_number, "max_tries": self.max_tries, "deployment": self.deployment}
+        noted["ti"] = self.ti_id
         return json.dumps(noted, sort_keys=True)
 
     def made(self, pod: Any) -> bool:
@@ -94,6 +98,7 @@ def task_key(context: Mapping[str, Any]) -> TaskKey:
         max_tries=number,
         deployment=deployment(settings.current().deployment),
         will_retry=_will_retry(ti, number),
+        ti_id=str(ti.id) if getattr(ti, "id", None) is not None else None,
     )
 
 

@@ -253,6 +253,21 @@ def test_a_pod_whose_time_is_up_is_deleted_and_never_followed_again(run: Run, ou
     assert run.stored["pod_identifier"]["state"] == "finished"
 
 
+def test_a_task_that_times_out_before_it_could_defer_leaves_no_pod(run: Run, ours: type[Any]) -> None:
+    from airflow_steadfast.durable_pod.termination import TIMEOUTS
+
+    operator = run.operator(ours, deferrable=True)
+
+    def late(*_: Any, **__: Any) -> None:
+        raise TIMEOUTS[0]("late")
+
+    operator.convert_config_file_to_dict = late
+    with pytest.raises(TIMEOUTS):
+        operator.execute_async(run.context())
+    assert run.pods() == []
+    assert run.stored["pod_identifier"]["state"] == "finished"
+
+
 def test_a_pod_whose_deferral_has_timed_out_is_deleted_and_never_followed_again(
     run: Run, ours: type[Any]
 ) -> None:

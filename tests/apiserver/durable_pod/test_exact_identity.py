@@ -151,6 +151,40 @@ def test_two_workers_at_once_make_one_pod(run: Run, ours: type[Any]) -> None:
     assert first.metadata.uid == second.metadata.uid
 
 
+def test_a_dag_run_made_anew_under_an_old_name_does_its_work(run: Run, ours: type[Any]) -> None:
+    for phase, code in (("Succeeded", 0), ("Running", None)):
+        run.ids["id"] = f"old-{phase}"
+        old = run.obtain(run.operator(ours))
+        run.play(old, phase, base=code)
+        run.ids["id"] = f"new-{phase}"
+        assert run.obtain(run.operator(ours)).metadata.uid != old.metadata.uid
+        for pod in run.pods():
+            run.remove(pod)
+
+
+def test_a_lost_reply_of_work_that_is_done_in_no_time_is_no_second_run(
+    run: Run, ours: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from urllib3.exceptions import ProtocolError
+
+    from airflow_steadfast.durable_pod import patience
+
+    monkeypatch.setattr(patience.time, "sleep", lambda _: None)
+    operator = run.operator(ours)
+    post, calls = operator.pod_manager.run_pod_async, itertools.count()
+
+    def lossy(*arguments: Any, **keywords: Any) -> Any:
+        pod = post(*arguments, **keywords)
+        if next(calls) == 0:
+            run.play(pod, "Succeeded", base=0)
+            raise ProtocolError("connection reset")
+        return pod
+
+    operator.pod_manager.run_pod_async = lossy
+    pod = run.obtain(operator)
+    assert run.names() == {pod.metadata.name}
+
+
 def test_a_success_is_harvested_and_a_failure_gets_a_fresh_pod(run: Run, ours: type[Any]) -> None:
     keep = {"on_finish_action": "keep_pod"}
     old = run.obtain(run.operator(ours, **keep))
