@@ -27,6 +27,9 @@ log = logging.getLogger("airflow_steadfast.launch_guard")
 
 Outcome = Literal["settled", "next_name", "native"]
 
+READ_PAUSE = 5.0
+"""Seconds without another read after one that got no answer: each of a batch would wait as long for none."""
+
 
 class AlreadyThereError(Exception):
     """The pod that was in doubt exists under another name than the one now asked for."""
@@ -70,6 +73,7 @@ class Creation:
         self._broken = broken
         self._attempts = Attempts()
         self._reader: Any = None
+        self._no_read_until = 0.0
 
     # What the wrapped methods call.
 
@@ -122,6 +126,9 @@ class Creation:
         entry.created = True
         if attempt.request is None:
             entry.pod_unknown = True  # the provider built and created it out of sight
+        elif attempt.response is None and not attempt.named_by_us:
+            # since when the forced name is this pod's: the concurrent path does not tell
+            attempt.response = self._find(attempt)
         attempt.in_doubt.clear()
         self._forget_earlier_requeue(entry)
         self._on_created(entry, attempt)
@@ -213,13 +220,14 @@ class Creation:
     def _adopt(self, attempt: Attempt, pod: Any) -> Outcome:
         entry = attempt.entry
         entry.pod = PodRef(pod.metadata.namespace, pod.metadata.name)
+        attempt.response = pod
         self._on_adopted(entry, pod)
         self.done(attempt)
         return "settled"
 
     def _look_for(self, ref: PodRef, attempt: Attempt) -> None:
         try:
-            found = reader.read_pod(self._read_api(), ref.name, ref.namespace)
+            found = self._read(ref)
         except Exception as error:
             raise LookUpFailedError(f"{ref.namespace}/{ref.name}: {error!r}") from error
         if found is not None and whose(found, attempt.request) == "own":
@@ -232,10 +240,25 @@ class Creation:
             return None
         metadata = attempt.request.metadata
         try:
-            return reader.read_pod(self._read_api(), metadata.name, metadata.namespace)
+            return self._read(PodRef(metadata.namespace, metadata.name))
         except Exception as error:
             log.info("Pod %s/%s cannot be read now: %s", metadata.namespace, metadata.name, describe(error))
             return None
+
+    def _read(self, ref: PodRef) -> Any | None:
+        """Return the pod, None where there is none; raises where that cannot be told.
+
+        While a launch is repeated anyway (with a budget), a silent server is not asked for each pod of a
+        batch: the scheduler's loop, and its heartbeat, would wait for all of them in turn.
+        """
+        if self._budget > 0 and self._queue.now() < self._no_read_until:
+            raise TimeoutError("the API server gave no answer to the last read")
+        try:
+            return reader.read_pod(self._read_api(), ref.name, ref.namespace)
+        except Exception as error:
+            if not getattr(error, "status", None):
+                self._no_read_until = self._queue.now() + READ_PAUSE
+            raise
 
     def _delete(self, pod: Any) -> None:
         try:

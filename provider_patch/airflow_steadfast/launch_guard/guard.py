@@ -11,6 +11,7 @@ from airflow_steadfast import signals
 from airflow_steadfast.launch_guard import drop, inject, launcher, pod_events, stranded
 from airflow_steadfast.launch_guard.check import LaunchCheck
 from airflow_steadfast.launch_guard.creation import Creation
+from airflow_steadfast.launch_guard.launch import PodRef
 from airflow_steadfast.launch_guard.queue import GuardedQueue
 from airflow_steadfast.launch_guard.recheck import Alongside, Recheck
 from airflow_steadfast.launch_guard.renewal import TokenRenewal
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from airflow_steadfast.launch_guard.attempt import Attempt
     from airflow_steadfast.launch_guard.entry import Entry
-    from airflow_steadfast.launch_guard.launch import LaunchId, PodRef
+    from airflow_steadfast.launch_guard.launch import LaunchId
     from airflow_steadfast.launch_guard.verdict import Verdict
     from airflow_steadfast.settings import Settings
 
@@ -67,11 +68,12 @@ class Guard:
 
     def take_over(self) -> None:
         """Put the queue, and unless it only observes the creation of pods, into the executor."""
-        self._executor.task_queue = self.queue
         if self.observe:
             launcher.look(self._executor, self.queue, self._dress)
         else:
             launcher.wrap(self._executor, self._creation)
+        # last: without the guard's loops a queue hands nothing out twice, without a queue the rest is idle
+        self._executor.task_queue = self.queue
 
     def vouches_for(self, job: Any) -> bool:
         """Whether the guard decided about this job in this loop, so that no second check is due."""
@@ -104,6 +106,18 @@ class Guard:
         for entry in self.results.revoked(key):
             if entry.launch_id is not None and entry.pod is not None:
                 self._revoker.revoke(entry.pod, entry.launch_id.text())
+
+    def adopted(self, key: Any, ti_id: str, pod: Any) -> None:
+        """After this scheduler took over a pod: that is the launch, a copy still queued here is none."""
+        self.results.adopted(key)
+        if self.observe:
+            return
+        ref = PodRef(pod.metadata.namespace, pod.metadata.name)
+        for entry in self.queue.launches.all(key):
+            if entry.pod == ref:
+                entry.pod = None  # no longer in doubt, and not to be revoked with the copy
+        self.queue.purge(ti_id)
+        self._executor.running.add(key)  # the pod's, not the copy's
 
     def alive_schedulers(self, threshold: float) -> set[int]:
         """Return the job ids of the other schedulers that beat within ``threshold`` seconds.

@@ -76,7 +76,10 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
         super().adopt_launched_task(kube_client, pod, tis_to_flush_by_key)
         if guard is not None:
             for key in before.keys() - tis_to_flush_by_key.keys():
-                _quietly(functools.partial(guard.results.adopted, self._steadfast_key(before[key])))
+                _quietly(functools.partial(self._steadfast_adopted, guard, before[key], pod))
+
+    def _steadfast_adopted(self, guard: Guard, ti: Any, pod: Any) -> None:
+        guard.adopted(self._steadfast_key(ti), ti_id_of(ti), pod)
 
     def _alive_other_scheduler_job_ids(self) -> set[int]:
         """Answer for Airflow 2, whose ``create_session`` lacks the parameter that the stock query needs."""

@@ -122,6 +122,10 @@ class LaunchBook:
         launches = self._launches.get(key)
         return launches[-1] if launches else None
 
+    def all(self, key: Hashable) -> tuple[Entry, ...]:
+        """Return the launches of ``key``, oldest first."""
+        return tuple(self._launches.get(key, ()))
+
     def newest(self, key: Hashable, matches: Callable[[Entry], bool]) -> Entry | None:
         """Return the newest launch of ``key`` that ``matches``, None if there is none."""
         return next((one for one in reversed(self._launches.get(key, ())) if matches(one)), None)

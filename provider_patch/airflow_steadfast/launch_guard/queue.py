@@ -109,7 +109,10 @@ class GuardedQueue:
             entry = self._without_guard(error)
         if entry is None:
             raise queue.Empty
-        self._hand_out(entry)
+        try:
+            self._hand_out(entry)
+        except Exception as error:
+            self._settling.report_broken(error)  # it has left the line: it is launched all the same
         return entry.job
 
     def task_done(self) -> None:
@@ -213,7 +216,7 @@ class GuardedQueue:
         ready = self._line.ready
         while True:
             if ready and not asked and self._is_old(ready[0]):
-                self._settling.ask(list(itertools.islice(ready, BATCH)), ready)
+                self._settling.ask(list(ready), ready)
                 asked = True
             elif ready:
                 return ready.popleft()

@@ -35,6 +35,10 @@ TRIES = 5
 """Loops in which a stale pod is tried to be revoked while the API server gives no usable answer."""
 
 
+SLOW = 1.0
+"""Seconds of a failed try after which the server is not asked for another pod in the same loop."""
+
+
 class Revokes(Protocol):
     """Deletes a pod that has not started; see ``revoke.Revoker``."""
 
@@ -66,6 +70,7 @@ class Recheck:
         self._clock = clock
         self._created: list[Entry] = []
         self._since = 0.0
+        self._silent = False
         self._stale: list[tuple[Entry, LaunchId, PodRef, Verdict, int]] = []
         self._found: list[tuple[Entry, LaunchId, PodRef, Verdict, int]] = []
 
@@ -82,6 +87,7 @@ class Recheck:
 
     def end_loop(self) -> None:
         """Look at the pods that are left, and try again to revoke those that could not be."""
+        self._silent = False
         waiting, self._stale = self._stale, []
         for entry, launch_id, ref, verdict, tries in waiting:
             self._revoke(entry, launch_id, ref, verdict, tries)
@@ -144,7 +150,7 @@ class Recheck:
     def _revoke(self, entry: Entry, launch_id: LaunchId, ref: PodRef, verdict: Verdict, tries: int) -> None:
         if self._claimed(entry, ref, launch_id):
             return
-        outcome = self._revoker.revoke(ref, launch_id.text())
+        outcome = self._try(ref, launch_id)
         if outcome == "failed" and tries > 1:
             self._stale.append((entry, launch_id, ref, verdict, tries - 1))
         elif outcome == "revoked":
@@ -156,6 +162,15 @@ class Recheck:
             log.info(
                 "Pod %s/%s is of no use any more (%s), but has started: left alone", *ref, verdict.reason
             )
+
+    def _try(self, ref: PodRef, launch_id: LaunchId) -> Outcome:
+        """Each try at a server that is silent takes seconds of the scheduler's loop: one is enough."""
+        if self._silent:
+            return "failed"
+        started = self._clock()
+        outcome = self._revoker.revoke(ref, launch_id.text())
+        self._silent = outcome == "failed" and self._clock() - started >= SLOW
+        return outcome
 
 
 class Alongside:

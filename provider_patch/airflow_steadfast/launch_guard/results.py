@@ -42,6 +42,7 @@ class Results:
         self._queue = queue
         self._versions: weakref.WeakKeyDictionary[Entry, int] = weakref.WeakKeyDictionary()
         self._withheld: weakref.WeakKeyDictionary[Entry, Any] = weakref.WeakKeyDictionary()
+        self._owners: weakref.WeakValueDictionary[PodRef, Entry] = weakref.WeakValueDictionary()
         self._left: dict[PodRef, Any] = {}
         self._left_until = 0.0
 
@@ -50,10 +51,15 @@ class Results:
         version = _number(getattr(getattr(attempt.response, "metadata", None), "resource_version", None))
         if version is not None:
             self._versions[entry] = version
+        if entry.pod is not None:
+            self._owners[entry.pod] = entry
         self._forget_older(entry)
 
     def handling(self, results: Any) -> Handling:
         """Say what a result is: the provider's business, a pod to tidy up, or nothing at all."""
+        ref = PodRef(results.namespace, results.pod_name)
+        if self._is_old_news(results, ref):
+            return "ignore"
         current = self._queue.launches.current(results.key)
         if current is None or current.pod_unknown:
             return "native"
@@ -61,7 +67,6 @@ class Results:
             # results come before creation in a loop: this launch has failed
             self._queue.launches.forget(results.key, current)
             return "native"
-        ref = PodRef(results.namespace, results.pod_name)
         if ref == current.pod:
             return self._of_own_pod(current, results)
         older = self._queue.launches.of_pod(results.key, ref)
@@ -79,10 +84,27 @@ class Results:
             self._withheld[older] = results
         return "tidy"
 
+    def _is_old_news(self, results: Any, ref: PodRef) -> bool:
+        """A forced name: another report of a pod whose end is known, and whose name is a living pod's now.
+
+        The provider deletes by name, and would hit that one.
+        """
+        owner = self._owners.get(ref)
+        return (
+            owner is not None
+            and owner.created
+            and owner.pod == ref
+            and owner.job.key != results.key
+            and results.key not in self._executor.running
+        )
+
+    def _is_earlier_pods(self, results: Any, entry: Entry) -> bool:
+        """Whether a result is older than the launch's pod: it tells of the one that had the name before."""
+        created_at, seen_at = self._versions.get(entry), _number(results.resource_version)
+        return created_at is not None and seen_at is not None and seen_at < created_at
+
     def _of_own_pod(self, current: Entry, results: Any) -> Handling:
-        created_at, seen_at = self._versions.get(current), _number(results.resource_version)
-        if created_at is not None and seen_at is not None and seen_at < created_at:
-            # a forced name: the last report of the pod that had it before
+        if self._is_earlier_pods(results, current):
             return "ignore"
         if current.queued:
             # its create was in doubt: here is the pod
@@ -121,8 +143,14 @@ class Results:
         """Try again what could not be tidied up, now and then."""
         if self._left and self._queue.now() >= self._left_until:
             self._left_until = self._queue.now() + PAUSE
-            for results in list(self._left.values()):
+            for ref, results in list(self._left.items()):
+                owner = self._owners.get(ref)
+                if owner is not None and self._is_earlier_pods(results, owner):
+                    del self._left[ref]  # a forced name: it is a living pod's now
+                    continue
                 self.tidy(results)
+                if ref in self._left:
+                    break  # the server still fails: each of the rest would wait for it as long
 
     def dropped(self, entry: Entry) -> None:
         """After a drop: if the key's launch before it has ended meanwhile, its end is news after all."""
