@@ -88,7 +88,7 @@ class GuardedQueue:
         A job that comes back in the loop that it was handed out in is the same launch again. One that
         comes back after its pod was created is the next launch of its order (pre-execution requeue).
         """
-        entry = self._handed_out.get(id(job)) or self.launches.of_job(job.key, job)
+        entry = self.launches.of_job(job.key, job)
         if entry is None or entry.queued:
             entry = Entry.of(job)
             self.launches.begin(job.key, entry)
@@ -247,7 +247,6 @@ class GuardedQueue:
         entry.out_in_loop = self._loop
         entry.decide()
         if entry.failed_open:
-            entry.failed_open = False
             entry.fail_open()
 
     def _drop(self, entry: Entry, verdict: Verdict) -> None:

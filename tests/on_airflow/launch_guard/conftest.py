@@ -14,11 +14,16 @@ __all__ = ["database", "fresh_process_state", "server", "start_executor", "tasks
 
 
 @pytest.fixture
-def statements() -> Iterator[Callable[[Any], list[str]]]:
-    """SELECTs of task instances that the guard's own engine has sent for an executor, in order."""
+def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], list[str]]]:
+    """SELECTs of task instances that the guard's own engine has sent for an executor, in order.
+
+    Verdicts of executors started from now on grow old after a minute: on a slow machine a loop takes
+    longer than the second after which they are asked for again.
+    """
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
 
+    monkeypatch.setenv("AIRFLOW__STEADFAST__GUARD_RECHECK_AGE", "60")
     sent: list[tuple[Any, str]] = []
 
     def note(connection: Any, _cursor: Any, statement: str, *_: Any) -> None:

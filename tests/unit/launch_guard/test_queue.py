@@ -71,9 +71,9 @@ def test_no_age_limit_is_so_small_that_nothing_is_launched():
     world = World(recheck_age=0)
     ticks = iter(range(1, 100))
     world.queue._clock = lambda: float(next(ticks))
-    world.put("a")
-    assert world.loop() == ["a"]
-    assert world.asked == [1]
+    world.put("a", "b")
+    assert world.loop() == ["a", "b"]
+    assert world.asked == [2, 1]
 
 
 def test_a_launch_that_fails_open_in_many_loops_counts_once():
@@ -316,3 +316,24 @@ def test_a_long_queue_lets_the_book_grow():
     world.put(*(f"queued {number}" for number in range(60)))
     world.queue.end_loop(())
     assert world.queue.launches.current("6") is not None
+
+
+def test_the_cause_of_an_outage_is_said(caplog):
+    world = World()
+    world.down = True
+    world.put("a")
+    world.loop()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.endswith("are held: down")
+
+
+def test_an_answer_for_too_few_is_an_answer_for_none_of_them(monkeypatch):
+    world = World()
+    world.put("a", "b")
+    ask = world.ask
+    monkeypatch.setattr(world, "ask", lambda launches: ask(launches)[:1])
+    world.queue.begin_loop()
+    out = [world.queue.entry_of(world.queue.get_nowait()) for _ in range(2)]
+    # the second one is asked about again, alone
+    assert [one.unguarded for one in out] == [True, False]
+    assert world.asked == [2, 1]
