@@ -2,7 +2,8 @@
 """Gives a worker pod of a custom template the patch, as the executor's default template has it.
 
 Only within the executor's own namespace, where the volume's ConfigMap is, and only what the default
-template shows: its volume, its mount, and the folder on PYTHONPATH.
+template shows: its volume, its mount, and the folder on PYTHONPATH. Not into a pod of another image that
+says nothing of its PYTHONPATH: the image may, and a variable of the pod would take its place.
 """
 
 from __future__ import annotations
@@ -24,13 +25,25 @@ SECOND_NAME = "steadfast-code-injected"
 
 
 class Injection:
-    """``load`` reads the pod of the template file ``path``; ``namespace`` is where injecting is right."""
+    """``load`` reads the pod of the template file ``path``; ``namespace`` is where injecting is right.
 
-    def __init__(self, load: Callable[[str], Any], path: str, namespace: str, root: PurePosixPath) -> None:
+    ``image`` is the executor's own, None where its template names it.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[str], Any],
+        path: str,
+        namespace: str,
+        root: PurePosixPath,
+        image: str | None = None,
+    ) -> None:
         self._load = load
         self._path = path
         self._namespace = namespace
         self._root = root
+        self._own_image = image
+        self._image = image
         self._seen: tuple[int, int] | None = None
         self._parts: tuple[Any, Any] | None = None
 
@@ -39,7 +52,7 @@ class Injection:
         if pod.metadata.namespace != self._namespace:
             return False
         parts = self._template_parts()
-        if parts is None:
+        if parts is None or not self._path_is_known(pod.spec.containers[0]):
             return False
         spec = copy.deepcopy(pod.spec)
         if not _add(spec, *parts, self._root):
@@ -55,8 +68,14 @@ class Injection:
         status = Path(self._path).stat()
         seen = (status.st_mtime_ns, status.st_ino)
         if seen != self._seen:
-            self._parts, self._seen = _parts(self._load(self._path), self._root), seen
+            template = self._load(self._path)
+            self._parts, self._seen = _parts(template, self._root), seen
+            self._image = self._own_image or (template.spec.containers[0].image if self._parts else None)
         return self._parts
+
+    def _path_is_known(self, container: Any) -> bool:
+        """Whether nothing is lost by a PYTHONPATH in the pod: it has one, or its image is the default's."""
+        return container.image == self._image or any(one.name == "PYTHONPATH" for one in container.env or ())
 
 
 def _parts(template: Any, root: PurePosixPath) -> tuple[Any, Any] | None:
@@ -155,6 +174,7 @@ def wardrobe(executor: Any, *, inject: bool) -> Wardrobe:
                 config.pod_template_file,
                 config.kube_namespace,
                 root,
+                config.kube_image,
             )
         except Exception:
             log.warning("Worker pods without the patch are not given it", exc_info=True)

@@ -61,6 +61,26 @@ def test_a_path_of_its_own_is_kept_behind(injection, path):
     assert paths(one) == [f"/opt/steadfast:{path}"]
 
 
+@pytest.mark.parametrize(
+    ("image", "path", "given"),
+    [
+        ("airflow:1", None, True),
+        ("own:1", None, False),  # its ENV PYTHONPATH, if it has one, would be replaced
+        ("own:1", "/own", True),
+    ],
+)
+@pytest.mark.parametrize("configured", ["airflow:1", None], ids=["in_the_configuration", "in_the_template"])
+def test_the_path_of_another_image_is_not_replaced(configured, image, path, given, tmp_path):
+    whole = copy.deepcopy(WHOLE)
+    whole.spec.containers[0].image = "airflow:0" if configured else "airflow:1"
+    (tmp_path / "template.yaml").touch()
+    injection = Injection(lambda _: whole, str(tmp_path / "template.yaml"), "workers", ROOT, configured)
+    one = pod(path=path, image=image)
+    before = copy.deepcopy(one)
+    assert injection.apply(one) is given
+    assert (one == before) is not given
+
+
 def test_other_volumes_mounts_and_variables_stay(injection):
     one = pod(volumes=[k8s.V1Volume(name="data")], mounts=[("data", "/data")])
     one.spec.containers[0].env = [k8s.V1EnvVar(name="A", value="b")]
