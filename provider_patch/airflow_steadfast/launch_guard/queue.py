@@ -132,8 +132,6 @@ class GuardedQueue:
         self._loop += 1
         self._handed_out.clear()
         self._line.all_wait()
-        for entry in self._line:
-            entry.verdict_at = None
 
     def end_loop(self, running: Collection[Hashable]) -> None:
         """Publish how many launches are held; ``running`` are the executor's keys."""

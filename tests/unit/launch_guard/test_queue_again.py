@@ -38,8 +38,10 @@ def test_a_launch_put_back_is_the_same_launch_in_the_next_loop():
     world.put("a")
     one = world.take()
     first = one.assign_launch_id()
+    one.pod_lacks_patch = True
     world.queue.put_back(one)
     world.queue.put_back(one)
+    assert one.pod_lacks_patch is False
     assert world.queue.qsize() == 1
     with pytest.raises(queue.Empty):
         world.queue.get_nowait()
@@ -221,3 +223,14 @@ def test_dropping_a_queued_launch_makes_the_one_with_a_pod_current_again():
     world.stale = {"b"}
     assert world.loop() == []
     assert world.queue.launches.current("key") is running
+
+
+def test_a_requeued_launch_is_its_keys_current_one():
+    world = World()
+    first = Job("key", "a")
+    world.queue.put(first)
+    one = world.take()
+    one.created = True
+    world.queue.put(Job("key", "b"))
+    world.queue.put(first)
+    assert world.queue.launches.current("key") is one
