@@ -73,6 +73,8 @@ class Plan:
     scenario: str = "soak"
     faults: tuple[Fault, ...] = field(default=())
     patience: float = 900.0
+    health_threshold: int = HEALTH_THRESHOLD
+    queued_timeout: int = QUEUED_TIMEOUT
 
     @property
     def runs(self) -> int:

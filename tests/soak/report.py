@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.outcome import upper_bound
-from tests.soak.plan import HEALTH_THRESHOLD, PER_RUN, QUEUED_TIMEOUT
+from tests.soak.plan import PER_RUN
 from tests.soak.stage import PUBLISH_RETRIES
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ threshold, PostgreSQL is stopped at once and started, the way to the kube-apiser
 connections, answers 429, 500, 504, 403 (a real ResourceQuota) or nothing for a while, and a user clears
 queued task instances. Schedulers that end are started again as Kubernetes would. Both implementations get
 the same faults, from the same seed: upstream is the stock `KubernetesExecutor` with
-`task_publish_max_retries = {PUBLISH_RETRIES}`, ours the guarded one with the same setting. Thresholds are
-short, for the soak to be (health {HEALTH_THRESHOLD} s, queued {QUEUED_TIMEOUT} s).
+`task_publish_max_retries = {PUBLISH_RETRIES}`, ours the guarded one with the same setting. The health
+threshold and the queued timeout are short, for the soak to be.
 
 What was created is taken from the kube-apiserver's audit log; what a worker was told, from the pod player;
 the ends, from the database; the slots, from each scheduler's own debug dump (SIGUSR2) after half a minute of
@@ -47,7 +47,7 @@ again and end again until it is back.
 
 """
 
-_WORDS = f"""\
+_WORDS = """\
 ## The words
 
 - **doubled**: a second pod of one launch: its task instance and try had a pod that was still to start, at
@@ -58,8 +58,8 @@ _WORDS = f"""\
   be mopped up: that pod is revoked, or its worker refused.
 - **refused as stale**: the worker's first call got 404 or 409, mostly because the task instance moved on
   after its pod was made (cleared, or reset by the other scheduler).
-- **expired token**: 401 or 403: the launch waited longer than its token is valid ({QUEUED_TIMEOUT} s and 10 s
-  leeway here); **overdue** where the pod itself waited that long for its node.
+- **expired token**: 401 or 403: the launch waited longer than its token is valid (the queued timeout
+  and 10 s leeway); **overdue** where the pod itself waited that long for its node.
 - **deleted before it started**: by its scheduler, mostly because the pod waited longer than the queued
   timeout; the task instance is launched again.
 - **burnt tries**: tries that neither their worker's report nor a user ended. Airflow's core burns one when it
@@ -108,6 +108,7 @@ def _rows() -> list[tuple[str, Callable[[list[Result]], str]]]:
 
     return [
         ("seeds", lambda results: ", ".join(str(r["plan"]["seed"]) for r in results)),
+        ("health threshold, queued timeout", _thresholds),
         ("minutes of work", lambda results: f"{sum(r['work_seconds'] for r in results) / 60:.0f}"),
         ("faults", _faults),
         ("ends of a scheduler that nobody killed", lambda rs: str(_of_schedulers(rs, "own_exits"))),
@@ -136,6 +137,11 @@ def _rows() -> list[tuple[str, Callable[[list[Result]], str]]]:
         ("the guard launched without a verdict", _guard("launches_failed_open_total")),
         ("the guard's checks without an answer", _guard("launch_check_errors_total")),
     ]
+
+
+def _thresholds(results: list[Result]) -> str:
+    pairs = {(r["plan"]["health_threshold"], r["plan"]["queued_timeout"]) for r in results}
+    return "; ".join(f"{health} s, {queued} s" for health, queued in sorted(pairs))
 
 
 def _sum(results: list[Result], name: str) -> int:
