@@ -44,6 +44,7 @@ def shared_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
             "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "1",
             "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+            "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "240",
             "AIRFLOW__CORE__FERNET_KEY": "",
             "BENCH_KUBECONFIG": str(cluster.kubeconfig),
             "BENCH_POWERLESS_KUBECONFIG": str(cluster.powerless_kubeconfig),

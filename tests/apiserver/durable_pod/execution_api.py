@@ -26,7 +26,7 @@ def execution_api(port: int, log: Path) -> Iterator[str]:
     with log.open("wb") as output:
         process = subprocess.Popen([sys.executable, __file__, str(port)], stdout=output, stderr=output)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while not _answers(url):
             assert process.poll() is None, log.read_text(encoding="utf-8")
             assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
