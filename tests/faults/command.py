@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
             if name not in known:
                 parser.error(f"there is no scenario {name!r}; `python -m tests.faults list` names them")
         return _only([known[name] for name in asked.name], asked)
-    return _full(known)
+    return _full(known, getattr(asked, "impl", None) or spec.IMPLS)
 
 
 def _stop(*_: object) -> None:
@@ -103,11 +103,9 @@ def _short(chosen: list[Scenario]) -> int:
     return int(failed > 0)
 
 
-def _full(known: dict[str, Scenario]) -> int:
+def _full(known: dict[str, Scenario], impls: Sequence[Impl]) -> int:
     kept = state.State(fresh=os.environ.get("FRESH") == "1")
-    wanted: list[tuple[Scenario, Impl]] = [
-        (scenario, impl) for scenario in known.values() for impl in spec.IMPLS
-    ]
+    wanted: list[tuple[Scenario, Impl]] = [(scenario, impl) for scenario in known.values() for impl in impls]
     missing = [(scenario, impl) for scenario, impl in wanted if not kept.has(scenario.name, impl)]
     print(f"{len(wanted)} runs, {len(wanted) - len(missing)} of them done before at this code", flush=True)
     troubled = 0
@@ -130,6 +128,7 @@ def _full(known: dict[str, Scenario]) -> int:
                     troubled += 1
                     continue
                 kept.put(scenario.name, impl, outcome, seconds)
+                report.write(known, kept)
                 print(f"{told(outcome)} ({seconds:.0f} s)", flush=True)
     report.write(known, kept)
     deviating = [
