@@ -137,7 +137,7 @@ def _play(plan: Plan, ready: Stage, folder: Path, say: Any) -> dict[str, Any]:
 
 def judge_again(folder: Path) -> dict[str, Any]:
     """Judge a soak's kept evidence with the verdict of today; returns its result."""
-    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     evidence = json.loads((folder / "evidence.json").read_text(encoding="utf-8"))
     before = result["outcome"]
     pods = [audit.Pod(**{**pod, "task": tuple(pod["task"])}) for pod in evidence["pods"]]
