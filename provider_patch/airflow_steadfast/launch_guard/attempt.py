@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -72,24 +71,29 @@ class Attempt:
 
 
 class Attempts:
-    """The attempt of each entry; a new launch of the same entry (a requeue) gets a new one."""
+    """The attempt of each entry; a new launch of the same entry (a requeue) gets a new one.
 
-    def __init__(self) -> None:
-        self._by_entry: weakref.WeakKeyDictionary[Entry, Attempt] = weakref.WeakKeyDictionary()
+    An attempt refers to its entry, so the entry keeps it: a map by entry, a weak one too, would never let
+    go of either, nor of the pod that was asked for.
+    """
 
     def begin(self, entry: Entry) -> Attempt | None:
         """Return the attempt at the entry's launch, ready for a create; None for no comparable launch."""
         launch_id = entry.assign_launch_id()
         if launch_id is None:
             return None
-        attempt = self._by_entry.get(entry)
+        attempt = entry.attempt
         if attempt is None or attempt.launch_id != launch_id:
             # a renewed copy comes with the pod that was in doubt for the original
-            attempt = Attempt(entry, launch_id, in_doubt=[entry.pod] if entry.pod else [])
-            self._by_entry[entry] = attempt
+            attempt = entry.attempt = Attempt(entry, launch_id, in_doubt=[entry.pod] if entry.pod else [])
         attempt.begin()
         return attempt
 
     def of(self, entry: Entry | None) -> Attempt | None:
-        """Return the attempt that was begun for the entry."""
-        return None if entry is None else self._by_entry.get(entry)
+        """Return the attempt that was begun for the entry and is not over."""
+        return None if entry is None else entry.attempt
+
+    def end(self, attempt: Attempt) -> None:
+        """Let go of an attempt whose pod is there."""
+        if attempt.entry.attempt is attempt:
+            attempt.entry.attempt = None

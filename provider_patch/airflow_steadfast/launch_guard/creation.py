@@ -132,6 +132,7 @@ class Creation:
         attempt.in_doubt.clear()
         self._forget_earlier_requeue(entry)
         self._on_created(entry, attempt)
+        self._attempts.end(attempt)
 
     def failed(self, attempt: Attempt, error: Exception, *, in_batch: bool = False) -> Outcome:
         """Decide what follows from a create that did not succeed.

@@ -14,6 +14,7 @@ from airflow_steadfast.launch_guard.launch import LaunchId
 from airflow_steadfast.launch_guard.workload import NotComparableError, launch_of
 
 if TYPE_CHECKING:
+    from airflow_steadfast.launch_guard.attempt import Attempt
     from airflow_steadfast.launch_guard.launch import Launch, PodRef
     from airflow_steadfast.launch_guard.rows import Row
     from airflow_steadfast.launch_guard.verdict import Verdict
@@ -35,7 +36,8 @@ class Entry:
     What creation knows and writes: ``row``, what the last verdict saw; ``pod``, the pod created or being
     created for it, and ``former_pods``, those before; ``created`` once the pod is there; ``pod_unknown``
     where the stock code created it, so that its events are the stock code's too. ``retry_at`` is when
-    the queue hands it out again at the earliest.
+    the queue hands it out again at the earliest. ``attempt`` is how far the creation of its pod has got,
+    None before and after.
     """
 
     job: Any
@@ -59,6 +61,7 @@ class Entry:
     created: bool = False
     pod_unknown: bool = False
     retry_at: float = 0.0
+    attempt: Attempt | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, job: Any) -> Entry:
