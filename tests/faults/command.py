@@ -24,9 +24,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code, 1 where the guarded executor deviates."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Fault scenarios.")
     verbs = parser.add_subparsers(dest="verb")
-    verbs.add_parser(
-        "full", help="all scenarios, writes docs/faults.md (the default); FRESH=1 forgets results"
+    full = verbs.add_parser(
+        "full", help="all scenarios (the default), writes docs/faults.md; FRESH=1 starts anew"
     )
+    full.add_argument("--impl", choices=spec.IMPLS, action="append")
     verbs.add_parser("short", help="a few scenarios with the guarded executor, passed or failed")
     verbs.add_parser("list", help="the scenarios")
     verbs.add_parser("report", help="write docs/faults.md from the results that there are")
