@@ -9,6 +9,7 @@ written from both. Ends with 1 where a survivor has no reason.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
@@ -134,16 +135,29 @@ def results() -> list[Mutant]:
         name, separator, status = line.strip().partition(": ")
         if separator and "__mutmut_" in name:
             found.append(Mutant(name, status.strip()))
-    return [
-        mutant if mutant.status in NOTICED else Mutant(mutant.name, mutant.status, change_of(mutant.name))
-        for mutant in found
-    ]
+    changes = changes_of([mutant.name for mutant in found if mutant.status not in NOTICED])
+    return [Mutant(mutant.name, mutant.status, changes.get(mutant.name, "")) for mutant in found]
 
 
-def change_of(name: str) -> str:
-    """Return the removed and added lines of a mutant."""
-    shown = mutmut("show", name).stdout.splitlines()
-    lines = [line for line in shown if re.match(r"^[-+](?![-+])", line)]
+def changes_of(names: list[str]) -> dict[str, str]:
+    """Return the removed and added lines of mutants; one process, since mutmut takes seconds to start."""
+    code = (
+        "import json, sys; from mutmut.__main__ import find_mutant, get_diff_for_mutant as diff;"
+        "print(json.dumps({name: diff(name, path=find_mutant(name).path) for name in json.load(sys.stdin)}))"
+    )
+    done = subprocess.run(
+        [ENVIRONMENT / "bin" / "python", "-c", code],
+        cwd=PLACE,
+        input=json.dumps(names),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name: _changed_lines(shown) for name, shown in json.loads(done.stdout).items()}
+
+
+def _changed_lines(diff: str) -> str:
+    lines = [line for line in diff.splitlines() if re.match(r"^[-+](?![-+])", line)]
     return "\n".join(" ".join([line[0], *line[1:].split()]) for line in lines)
 
 

@@ -54,7 +54,7 @@ class GuardedQueue:
         *,
         max_hold: float,
         recheck_age: float,
-        observe: bool = False,
+        observe: bool,
         clock: Callable[[], float] = time.monotonic,
         renewal: Renewal = NO_RENEWAL,
     ) -> None:
