@@ -27,8 +27,8 @@ log = logging.getLogger("airflow_steadfast.launch_guard")
 
 Outcome = Literal["settled", "next_name", "native"]
 
-READ_PAUSE = 5.0
-"""Seconds without another read after one that got no answer: each of a batch would wait as long for none."""
+READ_TIME = 5.0
+"""Seconds that reads of pods may take in one loop, the last one not counted; the rest waits for the next."""
 
 
 class AlreadyThereError(Exception):
@@ -73,7 +73,11 @@ class Creation:
         self._broken = broken
         self._attempts = Attempts()
         self._reader: Any = None
-        self._no_read_until = 0.0
+        self._read_time = READ_TIME
+
+    def begin_loop(self) -> None:
+        """Start a scheduler loop."""
+        self._read_time = READ_TIME
 
     # What the wrapped methods call.
 
@@ -249,17 +253,16 @@ class Creation:
     def _read(self, ref: PodRef) -> Any | None:
         """Return the pod, None where there is none; raises where that cannot be told.
 
-        While a launch is repeated anyway (with a budget), a silent server is not asked for each pod of a
-        batch: the scheduler's loop, and its heartbeat, would wait for all of them in turn.
+        While a launch is repeated anyway (with a budget), a slow or silent server is not asked for each
+        pod of a batch: the scheduler's loop, and its heartbeat, would wait for all of them in turn.
         """
-        if self._budget > 0 and self._queue.now() < self._no_read_until:
-            raise TimeoutError("the API server gave no answer to the last read")
+        if self._budget > 0 and self._read_time <= 0:
+            raise TimeoutError("the API server is slow, the pod is looked up in a later loop")
+        started = self._queue.now()
         try:
             return reader.read_pod(self._read_api(), ref.name, ref.namespace)
-        except Exception as error:
-            if not getattr(error, "status", None):
-                self._no_read_until = self._queue.now() + READ_PAUSE
-            raise
+        finally:
+            self._read_time -= self._queue.now() - started
 
     def _delete(self, pod: Any) -> None:
         try:

@@ -86,6 +86,7 @@ class Guard:
             waiting = set(map(id, self._executor._task_event_logs))  # noqa: SLF001 - the base class's deque
             self._audit_rows = [row for row in self._audit_rows if id(row) in waiting]
         self.queue.begin_loop()
+        self._creation.begin_loop()
         self.results.begin_loop()
         self._free_failed_slots()
 

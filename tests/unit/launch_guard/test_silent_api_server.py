@@ -10,7 +10,7 @@ from urllib3.exceptions import ReadTimeoutError
 
 from airflow_steadfast import signals
 from airflow_steadfast.kube import reader
-from airflow_steadfast.launch_guard.creation import READ_PAUSE, Creation
+from airflow_steadfast.launch_guard.creation import READ_TIME, Creation
 from airflow_steadfast.launch_guard.entry import Entry
 from airflow_steadfast.launch_guard.launch import Launch, LaunchId, PodRef
 from airflow_steadfast.launch_guard.recheck import SLOW, Recheck
@@ -37,6 +37,7 @@ class Server(World):
         super().__init__()
         self.reads = 0
         self.silent = True
+        self.takes = SECONDS
         executor = SimpleNamespace(kube_scheduler=SimpleNamespace(kube_client=self))
         ignore = lambda *_: None  # noqa: E731 - nothing of it is looked at here
         self.creation = Creation(
@@ -54,7 +55,7 @@ class Server(World):
 
     def read_pod(self, *_):
         self.reads += 1
-        self.now += SECONDS
+        self.now += self.takes
         if self.silent:
             raise silence()
 
@@ -63,6 +64,7 @@ class Server(World):
         for name in names:
             self.queue.put(Job(name, name))
         self.queue.begin_loop()
+        self.creation.begin_loop()
         attempts = [self.creation.begin(self.queue.get_nowait()) for _ in names]
         for number, attempt in enumerate(attempts):
             self.creation.built(attempt, pod(f"pod-{number}"))
@@ -89,19 +91,18 @@ def test_after_a_silent_read_the_rest_of_a_batch_is_queued_again_unread(server):
     assert one.queue.qsize() == 3
 
 
-def test_after_a_while_it_is_read_again(server):
+def test_each_loop_reads_anew(server):
     one = server()
-    one.batch("a")
-    one.now += READ_PAUSE
-    one.batch("b")
+    one.batch("a", "b")
+    one.batch("c", "d")
     assert one.reads == 2
 
 
-def test_an_answer_of_any_kind_is_no_silence(server):
+def test_answers_may_take_a_few_seconds_of_a_loop_together(server):
     one = server()
-    one.silent = False
-    one.batch("a", "b", "c")
-    assert one.reads == 3
+    one.silent, one.takes = False, READ_TIME / 4
+    assert one.batch(*"abcdefgh") == ["settled"] * 8
+    assert one.reads == 4
 
 
 def test_without_a_budget_each_pod_is_looked_up_since_nothing_is_tried_again(server):
