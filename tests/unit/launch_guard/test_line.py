@@ -27,7 +27,7 @@ def test_the_newest_copy_is_known_until_it_left():
     line.join(first)
     assert line.join(second) is first
     line.remove(first)
-    assert not first.queued
+    assert first.queued is False
     assert second.queued
     third = entry()
     assert line.join(third) is second
@@ -90,3 +90,12 @@ def test_removing_finds_an_entry_in_any_part_and_may_be_repeated():
         line.remove(one)
         assert len(line) == 0
         assert not one.queued
+
+
+def test_an_entry_is_no_older_copy_of_itself():
+    line = Line()
+    one = entry()
+    line.join(one)
+    line.waiting.clear()
+    assert line.join(one) is None
+    assert list(line) == [one]
