@@ -70,7 +70,7 @@ _WORDS = """\
 
 
 def page(results: Sequence[Result]) -> str:
-    """Return the page; a scenario or an implementation without result is left out."""
+    """Return the page; it says which scenario has no result, an implementation without one is left out."""
     parts = [_HEAD]
     for scenario, title, text in (
         ("soak", "Random faults", ""),
@@ -84,8 +84,8 @@ def page(results: Sequence[Result]) -> str:
             impl: [r for r in results if r["plan"]["scenario"] == scenario and r["plan"]["impl"] == impl]
             for impl in ("upstream", "steadfast")
         }
-        if any(of.values()):
-            parts.append(f"## {title}\n\n{text}{_table(of)}\n")
+        body = _table(of) if any(of.values()) else "No result of this scenario yet.\n"
+        parts.append(f"## {title}\n\n{text}{body}\n")
     parts.append(_WORDS)
     return "".join(parts)
 
