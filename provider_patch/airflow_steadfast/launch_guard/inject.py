@@ -141,14 +141,22 @@ class Wardrobe:
         try:
             if worker_pod.carries_patch(pod, self._root):
                 return True
-            if self._injection is not None and self._injection.apply(pod):
-                self._tell(pod)
-                return True
-            worker_pod.warn_once(pod, self._root)
         except Exception:
             log.debug("the worker pod could not be looked at", exc_info=True)
             return True
+        if self._inject(pod):
+            self._tell(pod)
+            return True
+        worker_pod.warn_once(pod, self._root)
         return False
+
+    def _inject(self, pod: Any) -> bool:
+        try:
+            return self._injection is not None and self._injection.apply(pod)
+        except Exception:
+            # the default template cannot be read, or is none: the pod is as it was
+            log.debug("the worker pod could not be given the patch", exc_info=True)
+            return False
 
     def _tell(self, pod: Any) -> None:
         if not self._told:

@@ -158,3 +158,10 @@ def test_a_wardrobe_tells_what_it_did_once(injection, caplog, monkeypatch):
     assert not Wardrobe(ROOT, None).dress(pod())
     assert Wardrobe(None, None).dress(pod())
     assert wardrobe.dress(k8s.V1Pod())
+
+
+def test_a_default_template_that_cannot_be_read_leaves_the_pod_as_it_is_and_is_no_patch(tmp_path):
+    injection = Injection(lambda _: WHOLE, str(tmp_path / "none.yaml"), "workers", ROOT)
+    bare = pod()
+    assert not Wardrobe(ROOT, injection).dress(bare)
+    assert bare == pod()
