@@ -125,3 +125,17 @@ def test_dead_keys_are_forgotten_once_there_are_many(live_count, forgotten):
     book.prune(lambda: {5}, live_count=live_count)
     assert book.current(5) is not None
     assert (book.current(6) is None) is forgotten
+
+
+def test_all_launches_of_a_key_are_listed_and_the_list_is_the_callers_own():
+    book = LaunchBook()
+    first, second = entry(), entry()
+    book.begin("key", first)
+    book.begin("key", second)
+    book.begin("other", entry())
+    found = book.all("key")
+    assert list(found) == [first, second]
+    assert not book.all("never heard of")
+    for one in found:
+        book.forget("key", one)
+    assert book.current("key") is None
