@@ -89,6 +89,8 @@ def start_executor(
         "WORKER_PODS_CREATION_BATCH_SIZE": "16",
         "TASK_PUBLISH_MAX_RETRIES": "-1",
     }
+    # however slow the machine is: the check's own bounds are tested elsewhere
+    monkeypatch.setenv("AIRFLOW__STEADFAST__GUARD_CHECK_TIMEOUT", "30")
     for name, value in options.items():
         if f"AIRFLOW__KUBERNETES_EXECUTOR__{name}" not in os.environ:
             monkeypatch.setenv(f"AIRFLOW__KUBERNETES_EXECUTOR__{name}", value)
