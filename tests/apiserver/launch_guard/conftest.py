@@ -91,6 +91,7 @@ def start_executor(
     }
     # however slow the machine is: the check's own bounds are tested elsewhere
     monkeypatch.setenv("AIRFLOW__STEADFAST__GUARD_CHECK_TIMEOUT", "30")
+    monkeypatch.setenv("AIRFLOW__STEADFAST__GUARD_RECHECK_AGE", "60")
     for name, value in options.items():
         if f"AIRFLOW__KUBERNETES_EXECUTOR__{name}" not in os.environ:
             monkeypatch.setenv(f"AIRFLOW__KUBERNETES_EXECUTOR__{name}", value)

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from airflow_steadfast import settings, signals
+from airflow_steadfast import signals
 from airflow_steadfast.launch_guard.snapshot import Snapshot, SnapshotError
 from tests.support.fault_proxy import Fault, refusal
 from tests.support.worker_pods import beat, play, states, submit, task_ids
@@ -181,8 +181,6 @@ def test_without_an_answer_of_the_database_pods_are_left_alone(tasks, start_exec
 
 
 def test_a_loop_costs_two_selects_and_an_idle_one_none(tasks, start_executor, monkeypatch):
-    monkeypatch.setenv("AIRFLOW__STEADFAST__GUARD_RECHECK_AGE", "60")  # however slow this machine is
-    settings.reset()
     executor = start_executor()
     submit(executor, tasks.queue(tasks.run()))
     reads = []
