@@ -34,7 +34,7 @@ MUTATED = ("launch", "verdict", "recheck_verdict", "queue", "settle", "line", "e
 
 TESTS = (
     *("backoff", "drop", "entry", "launch", "line", "queue", "queue_again", "queue_tokens"),
-    *("recheck", "recheck_alongside", "recheck_void", "renewal", "token", "verdict"),
+    *("recheck", "recheck_alongside", "recheck_server", "recheck_void", "renewal", "token", "verdict"),
 )
 """The unit tests of these: they need no Airflow and no Kubernetes client, and take no random steps."""
 

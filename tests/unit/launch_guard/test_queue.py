@@ -337,3 +337,14 @@ def test_an_answer_for_too_few_is_an_answer_for_none_of_them(monkeypatch):
     # the second one is asked about again, alone
     assert [one.unguarded for one in out] == [True, False]
     assert world.asked == [2, 1]
+
+
+def test_a_launch_that_cannot_be_noted_is_handed_out_all_the_same(monkeypatch, caplog):
+    world = World()
+    (job,) = world.put("a")
+    monkeypatch.setattr(world.tokens, "refresh", lambda _: 1 / 0)
+    world.queue.begin_loop()
+    assert world.queue.get_nowait() is job
+    assert world.queue.qsize() == 0
+    (line,) = [record for record in caplog.records if record.exc_info]
+    assert line.exc_info[0] is ZeroDivisionError
