@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("airflow_steadfast.launch_guard")
 
-INTERVAL = 1.0
-"""Seconds of creation after which the pods created so far are looked at without waiting for its end."""
+INTERVAL = 2.0
+"""Seconds of creation after which the pods created so far are looked at without waiting for its end.
+
+Longer than a verdict lives (``guard_recheck_age``): where launches are left, the queue asks first, and
+its SELECT answers for the created pods as well.
+"""
 
 TRIES = 5
 """Loops in which a stale pod is tried to be revoked while the API server gives no usable answer."""

@@ -28,6 +28,9 @@ Handling = Literal["native", "tidy", "ignore"]
 MOST_LEFT = 1_000
 """Pods that are remembered as still to be tidied up while the API server refuses."""
 
+MOST_TOLD = 1_000
+"""Pods that are remembered as logged."""
+
 PAUSE = 10.0
 """Seconds between two tries to tidy up what was left."""
 
@@ -45,6 +48,7 @@ class Results:
         self._owners: weakref.WeakValueDictionary[PodRef, Entry] = weakref.WeakValueDictionary()
         self._left: dict[PodRef, Any] = {}
         self._left_until = 0.0
+        self._told: dict[PodRef, None] = {}
 
     def created(self, entry: Entry, attempt: Attempt) -> None:
         """Note a created pod: what older launches of its key ended with is of no interest any more."""
@@ -74,15 +78,24 @@ class Results:
             if older is not None and older is not current:
                 self._queue.launches.forget(results.key, older)
             return "ignore"
-        log.info(
-            "Pod %s/%s ended (%s), it is not the current launch's pod: only tidied up; current launch: %s",
-            *ref,
-            results.state,
-            current.launch,
-        )
+        self._tell(ref, results.state, current)
         if older is not None and older is not current:
             self._withheld[older] = results
         return "tidy"
+
+    def _tell(self, ref: PodRef, state: Any, current: Entry) -> None:
+        """Log it once for each pod: the watcher reports every change of a pod on its way out."""
+        if ref in self._told:
+            return
+        self._told[ref] = None
+        if len(self._told) > MOST_TOLD:
+            del self._told[next(iter(self._told))]
+        log.info(
+            "Pod %s/%s ended (%s), it is not the current launch's pod: only tidied up; current launch: %s",
+            *ref,
+            state,
+            current.launch,
+        )
 
     def _is_old_news(self, results: Any, ref: PodRef) -> bool:
         """A forced name: another report of a pod whose end is known, and whose name is a living pod's now.

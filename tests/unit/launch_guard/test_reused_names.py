@@ -123,3 +123,12 @@ def test_what_was_left_to_tidy_up_is_deleted_while_the_name_is_still_its_own(exe
     executor.now += PAUSE
     executor.results.begin_loop()
     assert executor.deleted == [REF.name]
+
+
+def test_a_pod_that_is_only_tidied_up_is_logged_once(executor, caplog):
+    """The watcher reports each change of a pod on its way out."""
+    executor.create("a")
+    other = SimpleNamespace(**{**vars(report("a", "60")), "pod_name": "other"})
+    with caplog.at_level("INFO", logger="airflow_steadfast.launch_guard"):
+        assert [executor.results.handling(other) for _ in range(3)] == ["tidy"] * 3
+    assert caplog.text.count("only tidied up") == 1
