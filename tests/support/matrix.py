@@ -3,6 +3,7 @@
 
     python -m tests.support.matrix                every pair; writes docs/matrix.md
     python -m tests.support.matrix 3.0.6+10.8.2   the named pairs only
+    python -m tests.support.matrix report         runs nothing; writes docs/matrix.md from what is kept
 
 It resumes: a suite that passed on a pair, with the files that it reads as they are now, is not run again
 unless FRESH=1. A pair whose Python is not on this machine is reported as not run, and the exit code
@@ -17,6 +18,7 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
@@ -45,13 +47,25 @@ def run(pair: Pair) -> Result:
     return merged(pair.key, [_run_suite(pair, suite, folder) for suite in tree.suites()])
 
 
+def kept(pair: Pair) -> Result:
+    """Return what is kept of a pair; code None where a suite of it has not ended yet."""
+    found = {suite.name: Result.load(KEPT / pair.key / f"{suite.name}.json") for suite in tree.suites()}
+    missing = [name for name, result in found.items() if result is None]
+    if len(missing) == len(found):
+        return Result(pair.key, note="no suite has run")
+    whole = merged(pair.key, [result for result in found.values() if result is not None])
+    if missing and whole.passed:
+        return replace(whole, code=None, note=f"still to run: {', '.join(missing)}")
+    return whole
+
+
 def _run_suite(pair: Pair, suite: Suite, folder: Path) -> Result:
     name, digest = f"{pair.key} {suite.name}", tree.digest(pair, suite)
     place = KEPT / pair.key / f"{suite.name}.json"
-    kept = Result.load(place)
-    if kept is not None and kept.passed and kept.digest == digest and not os.environ.get("FRESH"):
-        _say(f"{name}: passed before with these files ({kept.tests} tests), not run again")
-        return kept
+    before = Result.load(place)
+    if before is not None and before.passed and before.digest == digest and not os.environ.get("FRESH"):
+        _say(f"{name}: passed before with these files ({before.tests} tests), not run again")
+        return before
     log, report = place.with_suffix(".log"), place.with_suffix(".xml")
     place.parent.mkdir(parents=True, exist_ok=True)
     place.unlink(missing_ok=True)
@@ -113,6 +127,8 @@ def _say(text: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
+    if arguments == ["report"]:
+        return _close([kept(pair) for pair in PAIRS])
     try:
         pairs = tuple(find(text) for text in arguments) or PAIRS
     except UnknownPairError as error:
@@ -120,10 +136,14 @@ def main(arguments: list[str]) -> int:
         return 2
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         results = list(pool.map(run, pairs))
+    return _close(results)
+
+
+def _close(results: list[Result]) -> int:
     print()
     for line in matrix_page.table(results):
         print(line)
-    if pairs == PAIRS:
+    if len(results) == len(PAIRS):
         matrix_page.PAGE.write_text(matrix_page.page(results), encoding="utf-8")
         print(f"\nwrote {matrix_page.PAGE.relative_to(ROOT)}")
     failed = [result.pair for result in results if not result.passed]

@@ -87,7 +87,7 @@ def table(results: Iterable[Result]) -> Iterator[str]:
     yield "|---|---|---|---|---:|---:|---:|---:|---|"
     for result in results:
         airflow, provider, python = result.pair.split("+")
-        said = "passed" if result.passed else "not run" if result.code is None else "**failed**"
+        said = "passed" if result.passed else result.note if result.code is None else "**failed**"
         numbers = f"{result.tests} | {result.failed} | {sum(result.skipped.values())} | {result.seconds:.0f}"
         yield f"| {airflow} | {provider} | {python[2:]} | {said} | {numbers} | {result.commit} |"
 

@@ -141,6 +141,16 @@ def test_a_pair_with_a_failed_suite_failed_and_only_that_suite_is_run_again(kept
     assert capsys.readouterr().out.count("FAILED tests/x.py::test_a") == 2
 
 
+def test_what_is_kept_is_no_pass_before_every_suite_has_run(kept, tmp_path):
+    assert matrix.kept(pairs.MAIN_PAIR).outcome == "NOT RUN: no suite has run"
+    matrix.run(pairs.MAIN_PAIR)
+    assert matrix.kept(pairs.MAIN_PAIR).passed
+    (tmp_path / pairs.MAIN_PAIR.key / "b.json").unlink()
+    part = matrix.kept(pairs.MAIN_PAIR)
+    assert not part.passed
+    assert (part.outcome, part.tests) == ("NOT RUN: still to run: b", 2)
+
+
 def test_no_test_at_all_is_no_pass():
     empty = Result("3.3.2+10.25.0+py3.11", "d", 0)
     assert not matrix_page.merged(empty.pair, [empty, Result(empty.pair, "d", 0, 5)]).passed
@@ -191,6 +201,6 @@ def test_the_page_counts_skips_by_reason():
     page = matrix_page.page(results)
     assert "| 3.3.2 | 10.25.0 | 3.11 | passed | 100 | 0 | 0 | 61 | abc |" in page
     assert "| 2.11.2 | 10.8.2 | 3.11 | **failed** | 80 | 3 | 9 | 60 | abc |" in page
-    assert "| 3.2.2 | 10.19.0 | 3.12 | not run | 0 | 0 | 0 | 0 |  |" in page
+    assert "| 3.2.2 | 10.19.0 | 3.12 | no Python | 0 | 0 | 0 | 0 |  |" in page
     assert "| no store | 8 to 9 | 2 |" in page
     assert "| a/b | 2 | 1 |" in page
