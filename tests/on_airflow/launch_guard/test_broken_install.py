@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.airflow]
+# the first test waits for two hundred trials, a minute of computing that a busy machine stretches
+pytestmark = [pytest.mark.airflow, pytest.mark.timeout(1200)]
 
 PATCH = Path(__file__).resolve().parents[3] / "provider_patch" / "airflow_steadfast"
 ENTRY_FILES = {"__init__.py", "activation.py", "launch_guard/__init__.py", "launch_guard/executor.py"}
