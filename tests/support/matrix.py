@@ -75,7 +75,8 @@ def _run_suite(pair: Pair, suite: Suite, folder: Path) -> Result:
     seconds = time.monotonic() - started
     passed, failed, skipped = _cases(report)
     result = Result(pair.key, digest, code, passed, failed, skipped, seconds, tree.commit())
-    result.save(place)
+    if code >= 0:  # a run that was killed says nothing
+        result.save(place)
     _say(f"{name}: {result.outcome} in {seconds:.0f} s")
     if not result.passed:
         _say(_tail(log))

@@ -151,6 +151,14 @@ def test_what_is_kept_is_no_pass_before_every_suite_has_run(kept, tmp_path):
     assert (part.outcome, part.tests) == ("NOT RUN: still to run: b", 2)
 
 
+def test_a_run_that_was_killed_leaves_no_result(kept, monkeypatch):
+    monkeypatch.setattr(
+        matrix, "_pytest", lambda folder, path, log, report: -15 + 0 * log.write_text("killed")
+    )
+    assert not matrix.run(pairs.MAIN_PAIR).passed
+    assert matrix.kept(pairs.MAIN_PAIR).outcome == "NOT RUN: no suite has run"
+
+
 def test_no_test_at_all_is_no_pass():
     empty = Result("3.3.2+10.25.0+py3.11", "d", 0)
     assert not matrix_page.merged(empty.pair, [empty, Result(empty.pair, "d", 0, 5)]).passed
