@@ -120,9 +120,12 @@ def main(tier: str) -> int:
 def older_pair(wanted: str) -> Pair | None:
     """Return the second pair of ``make test`` and say why it is this one; None where no interpreter is here.
 
-    ``wanted`` is what PAIR= names, "" for the pair whose turn it is. Raises UnknownPairError for a name
-    that is no pair's, MissingError where the named pair's Python is not here.
+    ``wanted`` is what PAIR= names, "" for the pair whose turn it is, "none" for no second pair. Raises
+    UnknownPairError for a name that is no pair's, MissingError where the named pair's Python is not here.
     """
+    if wanted == "none":
+        print("No second pair, as PAIR= says", flush=True)
+        return None
     if wanted:
         pair = find(wanted)
         if interpreter(pair.python) is None:
