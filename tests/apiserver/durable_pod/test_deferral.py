@@ -112,7 +112,7 @@ def test_a_triggerer_that_dies_is_followed_by_one_that_knows_the_same(run: Run, 
 
     async def killed() -> None:
         task = asyncio.ensure_future(trigger_of(stored).run().__anext__())
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(1.5)  # it has begun to watch the pod
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -43,7 +43,7 @@ def command_cleared_while_queued(stage: Stage) -> Outcome:
     new = stage.rows()
     assert all(row.try_number == 2 for row in new), "a clear did not lead to a second try"
     stage.proxy.clear()
-    time.sleep(1.1)
+    time.sleep(1.1)  # the Retry-After of the 429 (1 s) that the executor waits out
     stage.settle(quiet=8)
     outcome = stage.judge(Want(row) for row in new)
     outcome.add(stage.judge(Want(row, 0, None) for row in old))

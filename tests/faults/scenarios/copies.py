@@ -29,7 +29,7 @@ def queued_twice(stage: Stage) -> Scheduler:
     scheduler.stuck()
     scheduler.schedule()
     stage.proxy.clear()
-    time.sleep(1.1)
+    time.sleep(1.1)  # the Retry-After of the 429 (1 s) that the executor waits out
     return scheduler
 
 

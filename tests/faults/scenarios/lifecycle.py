@@ -81,7 +81,7 @@ def memory_of_dropped(stage: Stage) -> Outcome:
     scheduler.heartbeat()
     stage.table.execute(f"UPDATE task_instance SET state = 'success' WHERE dag_id = '{stage.dag_id}'")
     stage.proxy.clear()
-    time.sleep(1.1)
+    time.sleep(1.1)  # the Retry-After of the 429 (1 s) that the executor waits out
     for _ in range(3):
         scheduler.heartbeat()
     executor = scheduler.executor

@@ -42,7 +42,7 @@ def frozen_scheduler(stage: Stage) -> Outcome:
     other = stage.scheduler()
     other.adopt()
     stage.proxy.clear()
-    time.sleep(1.1)
+    time.sleep(1.1)  # the Retry-After of the 429 (1 s) that the executor waits out
     other.loop()
     for _ in range(3):  # A wakes while B's pods are there
         frozen.survives(frozen.work)

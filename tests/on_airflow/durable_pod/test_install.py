@@ -213,7 +213,7 @@ def test_a_failure_seen_after_a_deferral_is_marked_by_the_process_that_saw_it(
     def fail(self: Any, pod: Any, remote_pod: Any, xcom_result: Any = None, context: Any = None) -> None:
         raise AirflowException("the pod failed")
 
-    fresh.cleanup = fail  # type: ignore[attr-defined]
+    fresh.cleanup = fail  # type: ignore[attr-defined]  # a class made for this test, of no declared type
     make_durable(fresh)
     written: dict[str, Any] = {}
     store = SimpleNamespace(get=written.get, set=lambda key, value, **_: written.update({key: value}))
