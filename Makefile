@@ -93,8 +93,8 @@ test-airflow: env ## Real Airflow 3.3.2 and real PostgreSQL, no cluster (PART=ou
 	$(PYTEST) tests/on_airflow/$(PART)
 
 .PHONY: test-apiserver
-test-apiserver: env ## A real kube-apiserver with etcd, no nodes
-	$(PYTEST) tests/apiserver
+test-apiserver: env ## A real kube-apiserver with etcd, no nodes (PART=launch_guard for one part)
+	$(PYTEST) tests/apiserver/$(PART)
 
 .PHONY: soak
 soak: env ## Two schedulers under random faults, upstream beside ours, and a database outage; writes docs/soak.md (40 min)

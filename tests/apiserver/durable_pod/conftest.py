@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,11 @@ from tests.support.postgres import free_port, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# Airflow's client reads these two when it is first imported, which another test of the same process may do before
+# the fixture below starts; so they are set when the tests are collected.
+os.environ["AIRFLOW__WORKERS__EXECUTION_API_RETRIES"] = "1"
+os.environ["AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT"] = "60"
 
 
 @pytest.fixture
@@ -41,8 +47,6 @@ def shared_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(folder / "logs"),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_POOL_ENABLED": "False",
-            "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "1",
-            "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
             "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "240",
             "AIRFLOW__CORE__FERNET_KEY": "",
