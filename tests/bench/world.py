@@ -134,6 +134,8 @@ class Remote:
         home.mkdir()
         (home / "template.yaml").write_text(_TEMPLATE, encoding="utf-8")
         self._log = home / "log"
+        # in memory, as the chart has it
+        self._handoff = tempfile.TemporaryDirectory(dir="/dev/shm", prefix="steadfast-bench-")
         self.reuse = False
         self._ids: list[str] = []
         listener = Listener(
@@ -226,6 +228,7 @@ class Remote:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._handoff.cleanup()
 
     def _tail(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")[-3000:]
@@ -243,7 +246,7 @@ class Remote:
             "AIRFLOW_HOME": str(home),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
-            "AIRFLOW__STEADFAST__HANDOFF_DIR": str(home),
+            "AIRFLOW__STEADFAST__HANDOFF_DIR": self._handoff.name,
             airflow_database.CONNECTION: self._world.postgres.url(self.database),
             **{f"AIRFLOW__KUBERNETES_EXECUTOR__{name}": value for name, value in options.items()},
         }

@@ -86,13 +86,14 @@ class Guard:
             waiting = set(map(id, self._executor._task_event_logs))  # noqa: SLF001 - the base class's deque
             self._audit_rows = [row for row in self._audit_rows if id(row) in waiting]
         self.queue.begin_loop()
+        self._recheck.begin_loop()
         self._creation.begin_loop()
         self.results.begin_loop()
         self._free_failed_slots()
 
     def end_loop(self, running: Collection[Hashable]) -> None:
         """End a scheduler loop: ``running`` are the executor's keys."""
-        self._recheck.end_loop()
+        self._recheck.end_loop(asked_next=self.queue.asks_next_loop())
         self._stranded.end_loop()
         self.queue.end_loop(running)
         for entry in self.queue.handed_out():

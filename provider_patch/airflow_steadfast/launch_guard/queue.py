@@ -143,6 +143,16 @@ class GuardedQueue:
             lambda: {*running, *(entry.job.key for entry in self._line)}, len(running) + self.qsize()
         )
 
+    def asks_next_loop(self) -> bool:
+        """Whether, as things are, the next loop asks the database about a queued launch at its begin."""
+        now = self._clock()
+        return (
+            not self._draining
+            and now >= self._paused_until
+            and not self._settling.backoff.failing
+            and any(entry.launch is not None and entry.retry_at <= now for entry in self._line)
+        )
+
     def entry_of(self, job: Any) -> Entry | None:
         """Return the entry of a job handed out in this loop."""
         return self._handed_out.get(id(job))

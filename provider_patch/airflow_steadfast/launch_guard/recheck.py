@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The check after creation: between the verdict and the pod, the work may have moved on.
 
-Once at the end of a loop, and once per second that creation takes, the rows of the pods created since
-are read again, in one SELECT; where a check of the queue is due anyway, in that check's own. A launch
+At the end of a loop, and every ``INTERVAL`` of a long one, the rows of the pods created since are read
+again, in one SELECT; where a check of the queue is due anyway, in that check's own. While launches are
+queued and loops follow one another quickly, that is the next loop's, and no SELECT is spent. A launch
 without a verdict (made while the database was down) is not asked about. A database that gives no answer
 is counted and leaves the pods alone.
 """
@@ -10,6 +11,7 @@ is counted and leaves the pods alone.
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_steadfast import signals
@@ -33,6 +35,12 @@ INTERVAL = 2.0
 
 Longer than a verdict lives (``guard_recheck_age``): where launches are left, the queue asks first, and
 its SELECT answers for the created pods as well.
+"""
+
+SOON = 1.0
+"""Longest time, in seconds, for which the pods of a loop may wait for the next loop's check.
+
+A container takes longer than that to start, and a pod that has started is not revoked.
 """
 
 TRIES = 5
@@ -74,6 +82,9 @@ class Recheck:
         self._clock = clock
         self._created: list[Entry] = []
         self._since = 0.0
+        self._put_off = 0
+        self._loop_began = -math.inf
+        self._quick = False
         self._silent = False
         self._stale: list[tuple[Entry, LaunchId, PodRef, Verdict, int]] = []
         self._found: list[tuple[Entry, LaunchId, PodRef, Verdict, int]] = []
@@ -89,14 +100,27 @@ class Recheck:
             self._since = self._clock()
         self._created.append(entry)
 
-    def end_loop(self) -> None:
-        """Look at the pods that are left, and try again to revoke those that could not be."""
+    def begin_loop(self) -> None:
+        """Start a scheduler loop; how long ago the last one started tells when the next one will."""
+        now = self._clock()
+        self._quick = now - self._loop_began <= SOON
+        self._loop_began = now
+
+    def end_loop(self, *, asked_next: bool = False) -> None:
+        """Look at the pods that are left, and try again to revoke those that could not be.
+
+        ``asked_next`` says that the next loop will ask the database anyway: pods of this loop, and of no
+        earlier one, then wait for it, if loops are quick.
+        """
         self._silent = False
         waiting, self._stale = self._stale, []
         for entry, launch_id, ref, verdict, tries in waiting:
             self._revoke(entry, launch_id, ref, verdict, tries)
-        while self._created:
-            self._look()
+        if asked_next and self._quick and not self._put_off and self._clock() - self._loop_began <= SOON:
+            self._put_off = len(self._created)
+        else:
+            while self._created:
+                self._look()
         self._revoke_found()
 
     def void(self, entry: Entry, verdict: Verdict) -> None:
@@ -117,6 +141,7 @@ class Recheck:
     def saw(self, batch: Sequence[Entry], rows: Mapping[Any, Row]) -> None:
         """Take the rows read for ``due``; what is stale is revoked with the next pod or loop end."""
         self._created = self._created[len(batch) :]
+        self._put_off = max(0, self._put_off - len(batch))
         self._since = self._clock()
         try:
             self._judge(batch, rows)
@@ -127,6 +152,7 @@ class Recheck:
 
     def _look(self) -> None:
         batch, self._created = self._created[:MAX_IDS], self._created[MAX_IDS:]
+        self._put_off = max(0, self._put_off - len(batch))
         self._since = self._clock()
         totals = signals.totals()
         try:

@@ -348,3 +348,39 @@ def test_a_launch_that_cannot_be_noted_is_handed_out_all_the_same(monkeypatch, c
     assert world.queue.qsize() == 0
     (line,) = [record for record in caplog.records if record.exc_info]
     assert line.exc_info[0] is ZeroDivisionError
+
+
+def test_a_queue_says_whether_its_next_loop_asks():
+    world = World()
+    assert not world.queue.asks_next_loop()
+    world.put("a")
+    assert world.queue.asks_next_loop()
+    world.queue.pause_until(world.now + 1)
+    assert not world.queue.asks_next_loop()
+    world.now += 1
+    assert world.queue.asks_next_loop()
+    one = world.take()
+    assert not world.queue.asks_next_loop()
+    world.queue.put_back(one, retry_at=world.now + 1)
+    assert not world.queue.asks_next_loop()
+    world.now += 1
+    assert world.queue.asks_next_loop()
+    world.queue.drain(draining=True)
+    assert not world.queue.asks_next_loop()
+
+
+def test_a_queue_whose_database_does_not_answer_does_not_say_that_it_asks():
+    world = World()
+    world.put("a")
+    world.down = True
+    assert world.loop() == []
+    assert not world.queue.asks_next_loop()
+    world.down, world.now = False, world.now + 1
+    assert world.loop(batch=0) == []
+    assert not world.queue.asks_next_loop()
+
+
+def test_a_queue_of_what_cannot_be_compared_does_not_ask():
+    world = World()
+    world.queue.put(Job("a"))
+    assert not world.queue.asks_next_loop()

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_steadfast.launch_guard.entry import Entry
 from airflow_steadfast.launch_guard.launch import Launch, LaunchId, PodRef
-from airflow_steadfast.launch_guard.recheck import INTERVAL, Alongside, Recheck
+from airflow_steadfast.launch_guard.recheck import INTERVAL, SOON, Alongside, Recheck
 from airflow_steadfast.launch_guard.rows import Row
 from airflow_steadfast.launch_guard.snapshot import MAX_IDS, SnapshotError
 from tests.support.guard_queue import QUEUED, Job
@@ -132,3 +132,74 @@ def test_an_entry_that_cannot_be_judged_does_not_cost_the_queue_its_rows(world, 
     monkeypatch.setattr("airflow_steadfast.launch_guard.recheck.judge_created", fail)
     world.create("a")
     assert set(world.queue_rows.read(["b"])) == {"a", "b"}
+
+
+@pytest.fixture
+def quick(world):
+    """A world in its second loop, soon after the first."""
+    world.recheck.begin_loop()
+    world.now += SOON
+    world.recheck.begin_loop()
+    return world
+
+
+def test_pods_of_a_quick_loop_wait_for_the_next_check(quick):
+    quick.create("a")
+    quick.rows.gone = {"a"}
+    quick.recheck.end_loop(asked_next=True)
+    assert quick.rows.asked == []
+    quick.recheck.begin_loop()
+    quick.queue_rows.read(["b"])
+    quick.create("b")
+    assert quick.revoker.pods == ["a"]
+    quick.recheck.end_loop(asked_next=True)
+    assert quick.rows.asked == [["b", "a"]]
+
+
+def test_no_pod_waits_for_two_loops(quick):
+    quick.create("a")
+    quick.recheck.end_loop(asked_next=True)
+    quick.recheck.begin_loop()
+    quick.create("b")
+    quick.recheck.end_loop(asked_next=True)
+    assert quick.rows.asked == [["a", "b"]]
+
+
+def test_no_pod_waits_where_nothing_is_asked_next(quick):
+    quick.create("a")
+    quick.recheck.end_loop()
+    assert quick.rows.asked == [["a"]]
+
+
+def test_no_pod_waits_for_a_slow_loop(quick):
+    quick.now += 1.01 * SOON
+    quick.recheck.begin_loop()
+    quick.create("a")
+    quick.recheck.end_loop(asked_next=True)
+    assert quick.rows.asked == [["a"]]
+
+
+def test_no_pod_waits_at_the_end_of_a_slow_loop(quick):
+    quick.create("a")
+    quick.now += 1.01 * SOON
+    quick.recheck.end_loop(asked_next=True)
+    assert quick.rows.asked == [["a"]]
+
+
+def test_no_pod_waits_in_the_first_loop(world):
+    world.recheck.begin_loop()
+    world.create("a")
+    world.recheck.end_loop(asked_next=True)
+    assert world.rows.asked == [["a"]]
+
+
+def test_pods_that_found_no_room_in_a_check_wait_no_longer(quick):
+    quick.create("a", "b")
+    quick.recheck.end_loop(asked_next=True)
+    quick.recheck.begin_loop()
+    quick.queue_rows.read([f"queued {number}" for number in range(MAX_IDS - 1)])
+    quick.recheck.end_loop(asked_next=True)
+    assert quick.rows.asked[1:] == [["b"]]
+    quick.create("c")
+    quick.recheck.end_loop(asked_next=True)
+    assert len(quick.rows.asked) == 2
