@@ -69,7 +69,14 @@ class Tokens:
 class World:
     """Clock, database and executor of a queue."""
 
-    def __init__(self, *, max_hold: float = 60, recheck_age: float = 1, observe: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        max_hold: float = 60,
+        recheck_age: float = 1,
+        observe: bool = False,
+        creation_batch: int = 1_000,
+    ) -> None:
         self.now = 0.0
         self.stale: set[str] = set()
         self.down = False
@@ -87,6 +94,7 @@ class World:
             observe=observe,
             clock=lambda: self.now,
             renewal=self.tokens,
+            creation_batch=lambda: creation_batch,
         )
 
     def ask(self, launches: Sequence[Launch]) -> list[Verdict]:

@@ -53,6 +53,7 @@ class Guard:
             recheck_age=chosen.guard_recheck_age,
             observe=observe,
             renewal=TokenRenewal(executor),
+            creation_batch=lambda: int(executor.kube_config.worker_pods_creation_batch_size),
         )
         self.results = Results(executor, self.queue)
         self._stranded = stranded.Stranded(self._look_for_stranded, self.queue.now)

@@ -39,11 +39,19 @@ log = logging.getLogger("airflow_steadfast.launch_guard")
 
 SUPERSEDED = Verdict("superseded")
 
+FIRST_ASK = 32
+"""Launches that the first check of a loop is about, or twice the creation batch where that is more.
+
+A deep queue is not read anew for each launch; where none of the first is fresh, the next check of the
+loop is as large as one may be.
+"""
+
 
 class GuardedQueue:
     """See the module's text. Times are in seconds; ``on_drop`` is told of each dropped entry.
 
     ``launches`` is the book of what each executor key stands for. ``renewal`` gives jobs a new token.
+    ``creation_batch`` says how many jobs a loop takes at most.
     With ``observe`` nothing is dropped, held or renewed: what would have been dropped is counted.
     """
 
@@ -57,6 +65,7 @@ class GuardedQueue:
         observe: bool,
         clock: Callable[[], float] = time.monotonic,
         renewal: Renewal = NO_RENEWAL,
+        creation_batch: Callable[[], int] = lambda: BATCH,
     ) -> None:
         self.launches = LaunchBook()
         self._on_drop = on_drop
@@ -64,6 +73,7 @@ class GuardedQueue:
         self._observe = observe
         self._clock = clock
         self._renewal = renewal
+        self._creation_batch = creation_batch
         self._line = Line()
         self._settling = Settling(
             check,
@@ -77,6 +87,7 @@ class GuardedQueue:
         )
         self._handed_out: dict[int, Entry] = {}
         self._loop = 0
+        self._asked = False
         self._paused_until = 0.0
         self._draining = False
 
@@ -130,6 +141,7 @@ class GuardedQueue:
     def begin_loop(self) -> None:
         """Start a scheduler loop: every verdict given so far is void."""
         self._loop += 1
+        self._asked = False
         self._handed_out.clear()
         self._line.all_wait()
 
@@ -233,13 +245,14 @@ class GuardedQueue:
                 if not batch:
                     return None
                 self._settling.ask(batch, self._line.waiting)
-                asked = True
+                asked = self._asked = True
 
     def _unasked(self) -> list[Entry]:
         """Return the next entries without a verdict that may be launched in this loop."""
         now = self._clock()
         due = (entry for entry in self._line.waiting if self._is_due(entry, now))
-        return list(itertools.islice(due, BATCH))
+        most = BATCH if self._asked else min(BATCH, max(FIRST_ASK, 2 * self._creation_batch()))
+        return list(itertools.islice(due, most))
 
     def _is_due(self, entry: Entry, now: float) -> bool:
         """One that failed to launch in this loop waits for the next, or for the time it was given."""

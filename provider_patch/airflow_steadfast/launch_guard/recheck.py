@@ -2,8 +2,8 @@
 """The check after creation: between the verdict and the pod, the work may have moved on.
 
 At the end of a loop, and every ``INTERVAL`` of a long one, the rows of the pods created since are read
-again, in one SELECT; where a check of the queue is due anyway, in that check's own. While launches are
-queued and loops follow one another quickly, that is the next loop's, and no SELECT is spent. A launch
+again, in one SELECT; where a check of the queue is due anyway, in that check's own. Where loops follow
+one another quickly and launches are queued, that is the next loop's, and no SELECT is spent. A launch
 without a verdict (made while the database was down) is not asked about. A database that gives no answer
 is counted and leaves the pods alone.
 """
@@ -42,6 +42,9 @@ SOON = 1.0
 
 A container takes longer than that to start, and a pod that has started is not revoked.
 """
+
+MOST_SELECTS = 2
+"""SELECTs of a loop after which its pods wait for the next one's, where loops are quick."""
 
 TRIES = 5
 """Loops in which a stale pod is tried to be revoked while the API server gives no usable answer."""
@@ -85,6 +88,7 @@ class Recheck:
         self._put_off = 0
         self._loop_began = -math.inf
         self._quick = False
+        self._asked = 0
         self._silent = False
         self._stale: list[tuple[Entry, LaunchId, PodRef, Verdict, int]] = []
         self._found: list[tuple[Entry, LaunchId, PodRef, Verdict, int]] = []
@@ -105,18 +109,20 @@ class Recheck:
         now = self._clock()
         self._quick = now - self._loop_began <= SOON
         self._loop_began = now
+        self._asked = 0
 
     def end_loop(self, *, asked_next: bool = False) -> None:
         """Look at the pods that are left, and try again to revoke those that could not be.
 
         ``asked_next`` says that the next loop will ask the database anyway: pods of this loop, and of no
-        earlier one, then wait for it, if loops are quick.
+        earlier one, then wait for it, if loops are quick. So they do where this loop has asked twice.
         """
         self._silent = False
         waiting, self._stale = self._stale, []
         for entry, launch_id, ref, verdict, tries in waiting:
             self._revoke(entry, launch_id, ref, verdict, tries)
-        if asked_next and self._quick and not self._put_off and self._clock() - self._loop_began <= SOON:
+        soon = self._quick and self._clock() - self._loop_began <= SOON
+        if soon and not self._put_off and (asked_next or self._asked >= MOST_SELECTS):
             self._put_off = len(self._created)
         else:
             while self._created:
@@ -135,7 +141,11 @@ class Recheck:
             self._stale.append((entry, entry.launch_id, entry.pod, verdict, TRIES))
 
     def due(self, room: int) -> list[Entry]:
-        """The oldest entries, at most ``room``, of created pods that nobody has looked at yet."""
+        """The oldest entries, at most ``room``, of created pods that nobody has looked at yet.
+
+        To be asked about in one SELECT, at once.
+        """
+        self._asked += 1
         return self._created[: max(room, 0)]
 
     def saw(self, batch: Sequence[Entry], rows: Mapping[Any, Row]) -> None:
@@ -151,6 +161,7 @@ class Recheck:
             signals.totals().increment("steadfast_launch_check_errors_total", reason="internal_error")
 
     def _look(self) -> None:
+        self._asked += 1
         batch, self._created = self._created[:MAX_IDS], self._created[MAX_IDS:]
         self._put_off = max(0, self._put_off - len(batch))
         self._since = self._clock()

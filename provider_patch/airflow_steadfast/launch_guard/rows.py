@@ -8,17 +8,20 @@ look-up is one of the primary-key index.
 
 from __future__ import annotations
 
+import functools
+import re
 import uuid
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
 
-@dataclass(frozen=True)
-class Row:
+_CANONICAL = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Row(NamedTuple):
     """A task instance as the check needs it; ``state`` is None for one without a state."""
 
     state: str | None
@@ -27,15 +30,49 @@ class Row:
     queued_dttm: datetime | None
 
 
-def query(keys: Iterable[Any]) -> Any:
+def query(keys: Iterable[Any], *, array: bool = False) -> Any:
     """Return the SELECT for these row keys (``Launch.row_key``), as a SQLAlchemy statement.
 
-    A key that is none of this Airflow's kind matches no row.
+    A key that is none of this Airflow's kind matches no row. ``array`` is for PostgreSQL alone: where the
+    primary key is one column, the keys are one parameter. That halves the time of a check, most of which
+    is SQLAlchemy's for a parameter and a text of their own for each key.
     """
+    from airflow.models.taskinstance import TaskInstance
+
+    primary_key = _primary_key(TaskInstance)
+    if array and len(primary_key) == 1:
+        return _array_query().params(keys=[text for key in keys if (text := _as_text(key)) is not None])
+    primary_key, found = by_primary_key(keys)
+    return _select(primary_key, found)
+
+
+@functools.cache
+def _array_query() -> Any:
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy import any_, bindparam, cast, type_coerce
+    from sqlalchemy.dialects.postgresql import ARRAY, UUID
+
+    (column,) = _primary_key(TaskInstance)
+    text = UUID(as_uuid=False)
+    # the cast is for SQLAlchemy 1.4, which would send an array of text
+    found = column == any_(cast(bindparam("keys", type_=ARRAY(text)), ARRAY(text)))
+    return _select((type_coerce(column, text),), _in_working_set(found))
+
+
+def _as_text(key: Any) -> str | None:
+    """Return an id as PostgreSQL writes it; None for one that is no UUID."""
+    if isinstance(key, str) and _CANONICAL.fullmatch(key):
+        return key
+    try:
+        return str(uuid.UUID(key))
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def _select(primary_key: tuple[Any, ...], found: Any) -> Any:
     from airflow.models.taskinstance import TaskInstance
     from sqlalchemy import select
 
-    primary_key, found = by_primary_key(keys)
     return select(
         *primary_key,
         TaskInstance.state,
@@ -48,7 +85,7 @@ def query(keys: Iterable[Any]) -> Any:
 def by_primary_key(keys: Iterable[Any]) -> tuple[tuple[Any, ...], Any]:
     """Return the columns of the primary key, and the condition that a row has one of these row keys."""
     from airflow.models.taskinstance import TaskInstance
-    from sqlalchemy import and_, tuple_
+    from sqlalchemy import tuple_
 
     primary_key = _primary_key(TaskInstance)
     if len(primary_key) == 1:
@@ -56,10 +93,15 @@ def by_primary_key(keys: Iterable[Any]) -> tuple[tuple[Any, ...], Any]:
         found = primary_key[0].in_([value for value in values if value is not None])
     else:
         found = tuple_(*primary_key).in_([key for key in keys if isinstance(key, tuple)])
-    if hasattr(TaskInstance, "working_set"):
-        # From Airflow 3.4 on, rows of past tries stay in the table.
-        found = and_(found, TaskInstance.working_set.is_(True))
-    return primary_key, found
+    return primary_key, _in_working_set(found)
+
+
+def _in_working_set(found: Any) -> Any:
+    """From Airflow 3.4 on, rows of past tries stay in the table; they are not meant."""
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy import and_
+
+    return and_(found, TaskInstance.working_set.is_(True)) if hasattr(TaskInstance, "working_set") else found
 
 
 def row_key(primary_key: Sequence[Any]) -> Any:

@@ -60,7 +60,7 @@ class Snapshot:
         """
         if len(keys) > MAX_IDS:
             raise ValueError(f"at most {MAX_IDS} keys per read, got {len(keys)}")
-        return dict(by_key(self.select(lambda: query(keys))))
+        return dict(by_key(self.select(lambda: query(keys, array=self._is_postgresql()))))
 
     def select(self, statement: Callable[[], Any]) -> list[Any]:
         """Return the rows of a SELECT, which ``statement`` makes; bounds and errors as in ``read``."""
@@ -98,6 +98,9 @@ class Snapshot:
             event.listen(self._engine, "connect", self._watch, insert=True)
             _forget_in_children(self._engine)
         return self._engine
+
+    def _is_postgresql(self) -> bool:
+        return bool(self._get_engine().dialect.name == "postgresql")
 
     def _watch(self, dbapi_connection: Any, _record: Any) -> None:
         if self._bound is not None:

@@ -21,8 +21,8 @@ from tests.support.postgres import free_port, postgres_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Airflow's client reads these two when it is first imported, which another test of the same process may do before
-# the fixture below starts; so they are set when the tests are collected.
+# Airflow's client reads these two when it is first imported, which another test of the same process may do
+# before the fixture below starts; so they are set when the tests are collected.
 os.environ["AIRFLOW__WORKERS__EXECUTION_API_RETRIES"] = "1"
 os.environ["AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT"] = "60"
 

@@ -311,7 +311,8 @@ def test_not_durable_makes_a_fresh_pod_and_stores_nothing(bench: Bench) -> None:
     (old,) = bench.await_pods("opted-out")
     bench.run_pod("opted-out", old.metadata.name)
     attempt.kill()
-    # Upstream's search, in force without durability, fails on two pods of the same second (K1); a real retry is later.
+    # Upstream's search, in force without durability, fails on two pods of the same second (K1);
+    # a real retry comes later than that.
     time.sleep(1.1)
     bench.next_try("opted-out", "ours_not_durable")
     attempt = bench.start_try("opted-out", "ours_not_durable")

@@ -6,11 +6,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from sqlalchemy import create_engine
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import create_engine, event
 
 from airflow_steadfast.launch_guard import rows, stranded
-from airflow_steadfast.launch_guard.snapshot import MAX_IDS
+from airflow_steadfast.launch_guard.snapshot import MAX_IDS, Snapshot
 from tests.support import airflow_database, airflow_lines
 
 pytestmark = [
@@ -74,12 +73,17 @@ def explain(large, server):
     """Explain a statement after running it; returns the plan as text."""
     engine = create_engine(server.url(large), future=True)
 
+    sent = []
+
+    def note(_connection, cursor, statement, parameters, *_):
+        sent.append(cursor.mogrify(statement, parameters).decode())
+
     def of(statement):
-        compiled = statement.compile(
-            dialect=postgresql.dialect(), compile_kwargs={"render_postcompile": True, "literal_binds": True}
-        )
         with engine.connect() as connection:
-            asked = str(compiled).replace("%", "%%")
+            event.listen(engine, "before_cursor_execute", note)
+            connection.execute(statement).all()
+            event.remove(engine, "before_cursor_execute", note)
+            asked = sent[-1].replace("%", "%%")
             plan = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) {asked}")
             return "\n".join(row[0] for row in plan)
 
@@ -93,7 +97,7 @@ def indexes_used(plan):
 
 @pytest.mark.parametrize("count", [1, 16, 500, MAX_IDS])
 def test_the_check_looks_up_the_primary_key_and_nothing_else(keys, explain, count):
-    plan = explain(rows.query(keys[:count]))
+    plan = explain(rows.query(keys[:count], array=True))
     assert indexes_used(plan) == {"task_instance_pkey"}
     assert "Seq Scan" not in plan
     assert "Filter" not in plan
@@ -101,6 +105,13 @@ def test_the_check_looks_up_the_primary_key_and_nothing_else(keys, explain, coun
     # the pages read grow with the ids that are asked for: a few of the index and one of the table each
     hit, read = re.search(r"Buffers: shared hit=(\d+)(?: read=(\d+))?", plan).groups()
     assert int(hit) + int(read or 0) <= 6 * count + 2
+
+
+def test_every_row_of_the_largest_batch_is_found(keys, large, server):
+    snapshot = Snapshot(timeout=5)
+    with airflow_database.airflow_on(server.url(large)):
+        assert set(snapshot.read(keys)) == set(keys)
+    snapshot.close()
 
 
 @pytest.mark.parametrize("count", [1, MAX_IDS])

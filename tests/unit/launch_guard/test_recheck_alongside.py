@@ -203,3 +203,14 @@ def test_pods_that_found_no_room_in_a_check_wait_no_longer(quick):
     quick.create("c")
     quick.recheck.end_loop(asked_next=True)
     assert len(quick.rows.asked) == 2
+
+
+def test_a_loop_that_has_asked_twice_leaves_its_pods_to_the_next(quick):
+    quick.queue_rows.read(["stale"])
+    quick.queue_rows.read(["a"])
+    quick.create("a")
+    quick.recheck.end_loop()
+    assert len(quick.rows.asked) == 2
+    quick.recheck.begin_loop()
+    quick.recheck.end_loop()
+    assert quick.rows.asked[2:] == [["a"]]

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from airflow_steadfast import signals
@@ -57,17 +55,17 @@ def entry_of(name):
     ("verdict", "voids"),
     [
         # its worker has started, and the kubelet has not said so yet
-        (Verdict("state_changed", replace(ROW, state="running")), False),
-        (Verdict("try_superseded", replace(ROW, state="running", try_number=2)), False),
-        (Verdict("state_changed", replace(ROW, state="success")), False),
-        (Verdict("state_changed", replace(ROW, state="deferred")), False),
+        (Verdict("state_changed", ROW._replace(state="running")), False),
+        (Verdict("try_superseded", ROW._replace(state="running", try_number=2)), False),
+        (Verdict("state_changed", ROW._replace(state="success")), False),
+        (Verdict("state_changed", ROW._replace(state="deferred")), False),
         # another scheduler has adopted the task instance, and the pod with it
-        (Verdict("owner_changed", replace(ROW, queued_by_job_id=8)), False),
+        (Verdict("owner_changed", ROW._replace(queued_by_job_id=8)), False),
         # another scheduler has queued it anew, for a pod of its own
-        (Verdict("owner_changed", replace(ROW, queued_by_job_id=8, queued_dttm=LATER)), True),
-        (Verdict("superseded", replace(ROW, queued_dttm=LATER)), True),
-        (Verdict("state_changed", replace(ROW, state="scheduled")), True),
-        (Verdict("try_superseded", replace(ROW, try_number=2)), True),
+        (Verdict("owner_changed", ROW._replace(queued_by_job_id=8, queued_dttm=LATER)), True),
+        (Verdict("superseded", ROW._replace(queued_dttm=LATER)), True),
+        (Verdict("state_changed", ROW._replace(state="scheduled")), True),
+        (Verdict("try_superseded", ROW._replace(try_number=2)), True),
         (Verdict("task_instance_missing"), True),
         (Verdict("superseded"), True),
     ],
