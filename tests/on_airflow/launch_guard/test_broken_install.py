@@ -32,6 +32,12 @@ import importlib, json, logging, os, sys
 import airflow.settings, pluggy
 from airflow.providers.cncf.kubernetes.executors import kubernetes_executor
 
+# what each trial would import anew, without the modules that the patch waits for
+kubernetes_executor.KubernetesExecutor().end()
+import airflow.providers.cncf.kubernetes.operators.pod
+for module in ("operators.pod", "triggers.pod"):
+    sys.modules.pop("airflow.providers.cncf.kubernetes." + module, None)
+
 def forget():
     for name in [name for name in sys.modules if name.split(".")[0] == "airflow_steadfast"]:
         del sys.modules[name]
