@@ -42,8 +42,8 @@ SUPERSEDED = Verdict("superseded")
 FIRST_ASK = 32
 """Launches that the first check of a loop is about, or twice the creation batch where that is more.
 
-A deep queue is not read anew for each launch; where none of the first is fresh, the next check of the
-loop is as large as one may be.
+A deep queue is not read anew for each launch; where the fresh ones of the first check are used up, the
+next check of the loop is as large as one may be.
 """
 
 
