@@ -116,7 +116,9 @@ class Entry:
 
     def renewed(self, job: Any) -> Entry:
         """Return the entry of a copy of the job with a new token: the same launch as this one."""
+        self.decide()
         entry = Entry.of(job)
+        entry.decided = True
         entry.row, entry.launch_id, entry.pod = self.row, self.launch_id, self.pod
         entry.requeue, entry.former_pods = self.requeue, self.former_pods
         return entry

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import queue
 import time
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from airflow_steadfast.launch_guard.check import BATCH
 from airflow_steadfast.launch_guard.entry import Entry
 from airflow_steadfast.launch_guard.launch import LaunchBook
 from airflow_steadfast.launch_guard.line import Line
+from airflow_steadfast.launch_guard.recheck import SOON
 from airflow_steadfast.launch_guard.settle import Settling
 from airflow_steadfast.launch_guard.token import NO_RENEWAL
 from airflow_steadfast.launch_guard.verdict import Verdict
@@ -40,10 +42,12 @@ log = logging.getLogger("airflow_steadfast.launch_guard")
 SUPERSEDED = Verdict("superseded")
 
 FIRST_ASK = 32
-"""Launches that the first check of a loop is about, or twice the creation batch where that is more.
+"""Launches that the first check of a quick loop is about, or twice the creation batch where that is more.
 
 A deep queue is not read anew for each launch; where the fresh ones of the first check are used up, the
-next check of the loop is as large as one may be.
+next check of the loop is as large as one may be. So is the first one of a loop that is not quick: its time
+does not matter there, and its created pods cannot wait for the next loop, so that a second check would be
+the one too many.
 """
 
 
@@ -87,6 +91,7 @@ class GuardedQueue:
         )
         self._handed_out: dict[int, Entry] = {}
         self._loop = 0
+        self._loop_began = -math.inf
         self._asked = False
         self._paused_until = 0.0
         self._draining = False
@@ -141,7 +146,9 @@ class GuardedQueue:
     def begin_loop(self) -> None:
         """Start a scheduler loop: every verdict given so far is void."""
         self._loop += 1
-        self._asked = False
+        now = self._clock()
+        self._asked = now - self._loop_began > SOON  # not quick: ask about as many as there may be
+        self._loop_began = now
         self._handed_out.clear()
         self._line.all_wait()
 
@@ -263,7 +270,8 @@ class GuardedQueue:
 
     def _hand_out(self, entry: Entry) -> None:
         self._line.left(entry)
-        self._renewal.refresh(entry)
+        if not self._observe:
+            self._renewal.refresh(entry)
         self._handed_out[id(entry.job)] = entry
         entry.out_in_loop = self._loop
         entry.decide()

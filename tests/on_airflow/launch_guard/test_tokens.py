@@ -83,7 +83,7 @@ def test_an_expired_token_is_renewed_and_the_api_server_accepts_it(tasks, start_
     assert now["exp"] - now["iat"] == was["exp"] - was["iat"]
     assert renewed.model_copy(update={"token": old.token}) == old
     assert total("workloads_dropped_total", reason="token_expired") == 1
-    assert total("launches_decided_total") == 3
+    assert total("launches_decided_total") == 2
     assert len(executor.running) == 2
 
 
@@ -97,6 +97,19 @@ def test_upstream_launches_with_the_expired_token(tasks, start_executor):
     (job,) = executor.kube_scheduler.launched
     with pytest.raises(jwt.ExpiredSignatureError):
         accepted(job.command[0].token)
+
+
+def test_a_guard_that_observes_counts_the_expired_token_and_leaves_it(tasks, start_executor, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__STEADFAST__LAUNCH_GUARD", "observe")
+    executor = start_executor()
+    (workload,) = tasks.queue(tasks.run()[:1])
+    old = with_token(workload, executor, -60)
+    enqueue(executor, [old])
+    executor.sync()
+    (job,) = executor.kube_scheduler.launched
+    assert job.command[0].token == old.token
+    assert total("workloads_would_drop_total", reason="token_expired") == 1
+    assert total("workloads_dropped_total", reason="token_expired") == 0
 
 
 def test_a_token_about_to_expire_is_renewed_without_a_drop(tasks, start_executor):

@@ -7,6 +7,7 @@ import pytest
 
 from airflow_steadfast.launch_guard.check import BATCH
 from airflow_steadfast.launch_guard.queue import FIRST_ASK
+from airflow_steadfast.launch_guard.recheck import SOON
 from tests.support.guard_queue import Job, World, plain_launches
 
 
@@ -54,6 +55,7 @@ def test_a_queue_of_what_cannot_be_compared_does_not_ask():
 def test_the_first_question_of_a_loop_is_about_what_it_may_launch_and_the_next_about_all():
     world = World(creation_batch=1)
     names = [f"{number}" for number in range(600)]
+    world.loop()
     world.put(*names)
     assert world.loop(batch=1) == ["0"]
     assert world.asked == [FIRST_ASK]
@@ -64,10 +66,29 @@ def test_the_first_question_of_a_loop_is_about_what_it_may_launch_and_the_next_a
 
 def test_the_first_question_grows_with_the_creation_batch():
     world = World(creation_batch=100)
+    world.loop()
     world.put(*[f"{number}" for number in range(600)])
     world.loop(batch=100)
     assert world.asked == [200]
     world = World(creation_batch=100_000)
+    world.loop()
     world.put(*[f"{number}" for number in range(BATCH + 1)])
     world.loop(batch=1)
     assert world.asked == [BATCH]
+
+
+@pytest.mark.parametrize(("since", "asked"), [(SOON, FIRST_ASK), (1.5 * SOON, 600)])
+def test_a_loop_that_is_not_quick_asks_about_all_at_once(since, asked):
+    world = World(creation_batch=1)
+    world.loop()
+    world.put(*[f"{number}" for number in range(600)])
+    world.now += since
+    world.loop(batch=1)
+    assert world.asked == [asked]
+
+
+def test_the_first_loop_asks_about_all_at_once():
+    world = World(creation_batch=1)
+    world.put(*[f"{number}" for number in range(600)])
+    world.loop(batch=1)
+    assert world.asked == [600]
