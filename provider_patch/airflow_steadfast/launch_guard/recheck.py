@@ -5,18 +5,20 @@ At the end of a loop, and every ``INTERVAL`` of a long one, the rows of the pods
 again, in one SELECT; where a check of the queue is due anyway, in that check's own. Where loops follow
 one another quickly and launches are queued, that is the next loop's, and no SELECT is spent. A launch
 without a verdict (made while the database was down) is not asked about. A database that gives no answer
-is counted and leaves the pods alone.
+is counted; the pods are looked at when it answers again.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from airflow_steadfast import signals
+from airflow_steadfast.launch_guard.backoff import Backoff
 from airflow_steadfast.launch_guard.recheck_verdict import judge_created
 from airflow_steadfast.launch_guard.snapshot import MAX_IDS, SnapshotError
+from airflow_steadfast.launch_guard.stale import StalePods, Void
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from airflow_steadfast.launch_guard.check import RowSource
     from airflow_steadfast.launch_guard.entry import Entry
     from airflow_steadfast.launch_guard.launch import LaunchId, PodRef
-    from airflow_steadfast.launch_guard.revoke import Outcome
     from airflow_steadfast.launch_guard.rows import Row
+    from airflow_steadfast.launch_guard.stale import Revokes
     from airflow_steadfast.launch_guard.verdict import Verdict
 
 log = logging.getLogger("airflow_steadfast.launch_guard")
@@ -46,19 +48,11 @@ A container takes longer than that to start, and a pod that has started is not r
 MOST_SELECTS = 2
 """SELECTs of a loop after which its pods wait for the next one's, where loops are quick."""
 
-TRIES = 5
-"""Loops in which a stale pod is tried to be revoked while the API server gives no usable answer."""
+MOST_UNSEEN = 10_000
+"""Created pods that are remembered while the database gives no answer; beyond it the oldest are let go."""
 
-
-SLOW = 1.0
-"""Seconds of a failed try after which the server is not asked for another pod in the same loop."""
-
-
-class Revokes(Protocol):
-    """Deletes a pod that has not started; see ``revoke.Revoker``."""
-
-    def revoke(self, ref: PodRef, launch: str) -> Outcome:
-        """Never raises."""
+TROUBLE = "The check after creation gets no answer, created pods are looked at later"
+OVER = "The check after creation gets answers again"
 
 
 class Recheck:
@@ -78,20 +72,16 @@ class Recheck:
         gone: Callable[[Entry, LaunchId, Verdict], None] = lambda *_: None,
     ) -> None:
         self._rows = rows
-        self._revoker = revoker
-        self._claimed = claimed
-        self._revoked = revoked
-        self._gone = gone
         self._clock = clock
+        self._pods = StalePods(revoker, claimed, revoked, gone, clock)
+        self._backoff = Backoff(clock, trouble=TROUBLE, over=OVER)
         self._created: list[Entry] = []
         self._since = 0.0
         self._put_off = 0
         self._loop_began = -math.inf
         self._quick = False
         self._asked = 0
-        self._silent = False
-        self._stale: list[tuple[Entry, LaunchId, PodRef, Verdict, int]] = []
-        self._found: list[tuple[Entry, LaunchId, PodRef, Verdict, int]] = []
+        self._found: list[Void] = []
 
     def created(self, entry: Entry) -> None:
         """Note a created pod; may look at those before it."""
@@ -117,16 +107,13 @@ class Recheck:
         ``asked_next`` says that the next loop will ask the database anyway: pods of this loop, and of no
         earlier one, then wait for it, if loops are quick. So they do where this loop has asked twice.
         """
-        self._silent = False
-        waiting, self._stale = self._stale, []
-        for entry, launch_id, ref, verdict, tries in waiting:
-            self._revoke(entry, launch_id, ref, verdict, tries)
+        self._pods.round()
         soon = self._quick and self._clock() - self._loop_began <= SOON
         if soon and not self._put_off and (asked_next or self._asked >= MOST_SELECTS):
             self._put_off = len(self._created)
         else:
-            while self._created:
-                self._look()
+            while self._created and self._look():
+                pass
         self._revoke_found()
 
     def void(self, entry: Entry, verdict: Verdict) -> None:
@@ -138,7 +125,12 @@ class Recheck:
         if entry.launch_id is None or entry.pod is None:
             return
         if verdict.row is None or not judge_created(entry.launch_id, verdict.row).fresh:
-            self._stale.append((entry, entry.launch_id, entry.pod, verdict, TRIES))
+            self.revoke_later(entry, verdict)
+
+    def revoke_later(self, entry: Entry, verdict: Verdict) -> None:
+        """Revoke, at the end of the loop, the pod that a launch may have made, whatever its row says."""
+        if entry.launch_id is not None and entry.pod is not None:
+            self._pods.later(Void(entry, entry.launch_id, entry.pod, verdict))
 
     def due(self, room: int) -> list[Entry]:
         """The oldest entries, at most ``room``, of created pods that nobody has looked at yet.
@@ -150,9 +142,8 @@ class Recheck:
 
     def saw(self, batch: Sequence[Entry], rows: Mapping[Any, Row]) -> None:
         """Take the rows read for ``due``; what is stale is revoked with the next pod or loop end."""
-        self._created = self._created[len(batch) :]
-        self._put_off = max(0, self._put_off - len(batch))
-        self._since = self._clock()
+        self._backoff.succeed()
+        self._let_go(batch)
         try:
             self._judge(batch, rows)
         except Exception:
@@ -160,20 +151,36 @@ class Recheck:
             log.debug("the check after creation failed", exc_info=True)
             signals.totals().increment("steadfast_launch_check_errors_total", reason="internal_error")
 
-    def _look(self) -> None:
+    def no_answer(self, error: Exception) -> None:
+        """Leave the database alone for a while: it did not answer the queue, nor would it this."""
+        if self._created:
+            self._backoff.fail(error)
+            del self._created[:-MOST_UNSEEN]
+            self._put_off = min(self._put_off, len(self._created))
+
+    def _look(self) -> bool:
+        """Ask about the oldest created pods; False where there was no answer, or none is asked for now."""
+        if not self._backoff.due():
+            return False
         self._asked += 1
-        batch, self._created = self._created[:MAX_IDS], self._created[MAX_IDS:]
-        self._put_off = max(0, self._put_off - len(batch))
-        self._since = self._clock()
-        totals = signals.totals()
+        batch = self._created[:MAX_IDS]
         try:
             rows = self._rows.read(row_keys(batch))
         except Exception as error:
             reason = error.reason if isinstance(error, SnapshotError) else "internal_error"
-            totals.increment("steadfast_launch_check_errors_total", len(batch), reason=reason)
-            log.debug("the check after creation got no answer", exc_info=True)
-            return
-        self._judge(batch, rows)
+            signals.totals().increment("steadfast_launch_check_errors_total", len(batch), reason=reason)
+            if reason == "internal_error":
+                self._let_go(batch)  # it would fail as often as it is asked for
+            else:
+                self.no_answer(error)
+            return False
+        self.saw(batch, rows)
+        return True
+
+    def _let_go(self, batch: Sequence[Entry]) -> None:
+        self._created = self._created[len(batch) :]
+        self._put_off = max(0, self._put_off - len(batch))
+        self._since = self._clock()
 
     def _judge(self, batch: Sequence[Entry], rows: Mapping[Any, Row]) -> None:
         for entry in batch:
@@ -181,37 +188,12 @@ class Recheck:
                 continue
             verdict = judge_created(entry.launch_id, rows.get(entry.launch.row_key))
             if not verdict.fresh:
-                self._found.append((entry, entry.launch_id, entry.pod, verdict, TRIES))
+                self._found.append(Void(entry, entry.launch_id, entry.pod, verdict))
 
     def _revoke_found(self) -> None:
         found, self._found = self._found, []
-        for entry, launch_id, ref, verdict, tries in found:
-            self._revoke(entry, launch_id, ref, verdict, tries)
-
-    def _revoke(self, entry: Entry, launch_id: LaunchId, ref: PodRef, verdict: Verdict, tries: int) -> None:
-        if self._claimed(entry, ref, launch_id):
-            return
-        outcome = self._try(ref, launch_id)
-        if outcome == "failed" and tries > 1:
-            self._stale.append((entry, launch_id, ref, verdict, tries - 1))
-        elif outcome == "revoked":
-            self._revoked(entry, launch_id, verdict)
-        elif outcome == "gone":
-            # the watcher says nothing of a pod that is deleted while it is pending
-            self._gone(entry, launch_id, verdict)
-        elif outcome == "started":
-            log.info(
-                "Pod %s/%s is of no use any more (%s), but has started: left alone", *ref, verdict.reason
-            )
-
-    def _try(self, ref: PodRef, launch_id: LaunchId) -> Outcome:
-        """Each try at a server that is silent takes seconds of the scheduler's loop: one is enough."""
-        if self._silent:
-            return "failed"
-        started = self._clock()
-        outcome = self._revoker.revoke(ref, launch_id.text())
-        self._silent = outcome == "failed" and self._clock() - started >= SLOW
-        return outcome
+        for void in found:
+            self._pods.revoke(void)
 
 
 class Alongside:
@@ -230,7 +212,11 @@ class Alongside:
         Where it raises, the created pods are still to be looked at.
         """
         batch = self._recheck.due(MAX_IDS - len(keys))
-        rows = self._rows.read(list(dict.fromkeys([*keys, *row_keys(batch)])))
+        try:
+            rows = self._rows.read(list(dict.fromkeys([*keys, *row_keys(batch)])))
+        except Exception as error:
+            self._recheck.no_answer(error)
+            raise
         self._recheck.saw(batch, rows)
         return rows
 

@@ -25,7 +25,7 @@ def void_pod(proxy, tasks, start_executor, monkeypatch):
 
     def requeue_and_look():
         tasks.change(ids, state="scheduled")
-        look()
+        return look()
 
     monkeypatch.setattr(recheck, "_look", requeue_and_look)
     return executor

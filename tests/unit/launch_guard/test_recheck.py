@@ -11,7 +11,7 @@ import pytest
 from airflow_steadfast import signals
 from airflow_steadfast.launch_guard.entry import Entry
 from airflow_steadfast.launch_guard.launch import Launch, LaunchId, PodRef
-from airflow_steadfast.launch_guard.recheck import INTERVAL, TRIES, Recheck, row_keys
+from airflow_steadfast.launch_guard.recheck import INTERVAL, MOST_UNSEEN, Recheck, row_keys
 from airflow_steadfast.launch_guard.recheck_verdict import judge_created
 from airflow_steadfast.launch_guard.rows import Row
 from airflow_steadfast.launch_guard.snapshot import MAX_IDS, SnapshotError
@@ -197,17 +197,66 @@ def test_what_a_look_had_no_room_for_waits_a_second_more(world):
     assert world.asked[1:] == [[str(MAX_IDS), "a", "b"]]
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [(SnapshotError("timeout", "late"), "timeout"), (ValueError("odd"), "internal_error")],
-)
-def test_without_an_answer_the_pods_are_left_alone_and_counted(error, reason, world):
+@pytest.mark.parametrize("reason", ["timeout", "database_error", "connection_error"])
+def test_without_an_answer_the_pods_are_counted_and_looked_at_later(reason, world):
     world.create("a", "b")
-    world.gone, world.error = {"a", "b"}, error
+    world.gone, world.error = {"a", "b"}, SnapshotError(reason, "late")
     assert world.loop() == []
     assert total("launch_check_errors_total", reason=reason) == 2
     world.error = None
     assert world.loop() == []
+    assert len(world.asked) == 1
+    world.now += 1.0
+    assert world.loop() == ["a", "b"]
+    assert len(world.asked) == 2
+
+
+def test_a_database_that_does_not_answer_is_left_alone_for_longer_and_longer(world):
+    world.create("a")
+    world.error = SnapshotError("timeout", "late")
+    for _ in range(40):
+        world.loop()
+        world.now += 0.5
+    assert len(world.asked) == 5  # at 0, 1, 3, 7 and 15 of 20 seconds
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), SnapshotError("internal_error", "odd")])
+def test_a_failure_of_our_own_is_counted_and_not_repeated(error, world):
+    world.create("a", "b")
+    world.gone, world.error = {"a", "b"}, error
+    assert world.loop() == []
+    assert total("launch_check_errors_total", reason="internal_error") == 2
+    world.error = None
+    world.now += 60.0
+    assert world.loop() == []
+    assert len(world.asked) == 1
+
+
+def test_the_newest_pods_are_remembered_for_a_database_that_answers_late(world):
+    world.recheck._backoff.fail(SnapshotError("timeout", "late"))
+    world.create(*(str(number) for number in range(MOST_UNSEEN + 2)))
+    world.recheck.no_answer(SnapshotError("timeout", "late"))
+    world.now += 60.0
+    world.loop()
+    looked_at = [key for keys in world.asked for key in keys]
+    assert looked_at == [str(number) for number in range(2, MOST_UNSEEN + 2)]
+
+
+def test_a_database_that_has_nothing_to_be_asked_is_not_blamed(world, caplog):
+    world.recheck.no_answer(SnapshotError("timeout", "late"))
+    world.create("a")
+    world.loop()
+    assert world.asked == [["a"]]
+    assert caplog.records == []
+
+
+def test_an_answer_to_the_queue_ends_the_pause(world):
+    (entry,) = world.create("a")
+    world.recheck.no_answer(SnapshotError("timeout", "late"))
+    world.recheck.saw([entry], {"a": FRESH})
+    world.create("b")
+    world.loop()
+    assert world.asked == [["b"]]
 
 
 def test_a_failure_while_judging_what_the_queue_read_is_counted(world):
@@ -244,19 +293,11 @@ def test_a_pod_that_another_launch_has_taken_is_left_alone(world):
     assert world.told == []
 
 
-def test_a_refusal_is_tried_again_in_later_loops_a_few_times(world):
-    world.create("a")
-    world.gone, world.answers = {"a"}, {"a": "failed"}
-    tried = [world.loop() for _ in range(TRIES + 2)]
-    assert tried == [["a"]] * TRIES + [[], []]
-    assert world.told == []
-    assert len(world.asked) == 1
-
-
 def test_a_refusal_that_ends_is_told_of_once_with_its_verdict(world):
     (entry,) = world.create("a")
     world.gone, world.answers = {"a"}, {"a": "failed"}
     world.loop()
+    assert len(world.asked) == 1
     world.answers = {}
     assert world.loop() == ["a"]
     assert world.told == [("a", entry.launch_id, "task_instance_missing")]
@@ -284,15 +325,17 @@ def test_the_pod_that_a_dropped_launch_may_have_made_is_void_without_a_look(worl
     assert world.asked == []
 
 
-def test_a_void_pod_is_tried_as_often_as_any_other(world):
-    world.recheck.void(entry_of("a"), Verdict("superseded"))
-    world.answers = {"a": "failed"}
-    assert [world.loop() for _ in range(TRIES + 1)] == [["a"]] * TRIES + [[]]
+def test_a_pod_to_be_revoked_later_is_so_whatever_its_row_says(world):
+    entry = entry_of("a")
+    world.recheck.revoke_later(entry, Verdict("superseded", FRESH))
+    assert world.loop() == ["a"]
+    assert world.told == [("a", entry.launch_id, "superseded")]
 
 
 @pytest.mark.parametrize("more", [{"launch_id": None}, {"pod": None}])
 def test_a_dropped_launch_that_made_no_pod_leaves_nothing_to_revoke(more, world):
     world.recheck.void(entry_of("a", **more), Verdict("superseded"))
+    world.recheck.revoke_later(entry_of("a", **more), Verdict("superseded"))
     assert world.loop() == []
 
 
