@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+import json
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
 
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
@@ -14,6 +17,14 @@ TIMEOUT = (2.0, 5.0)
 """Seconds to connect, and to wait for each part of the answer."""
 
 _NOT_FOUND = 404
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+
+class Listing(NamedTuple):
+    """``metadata`` of each pod as the API names its fields, and the server's clock when it answered."""
+
+    metadata: list[dict[str, Any]]
+    at: datetime
 
 
 def impatient(api: client.CoreV1Api) -> client.CoreV1Api:
@@ -40,3 +51,21 @@ def read_pod(api: client.CoreV1Api, name: str, namespace: str) -> Any | None:
         if error.status == _NOT_FOUND:
             return None
         raise
+
+
+def list_metadata(api: client.CoreV1Api, namespace: str | None, selector: str) -> Listing:
+    """Return what ``metadata`` of the pods says, in one namespace or, for None, in all of them.
+
+    Raises what the client raises; ``KeyError`` or ``ValueError`` for an answer without items or date.
+    """
+    once = impatient(api)
+    if once is not api:
+        once.api_client.default_headers = {**once.api_client.default_headers, "Accept": _METADATA_ONLY}
+    request = {"label_selector": selector, "_request_timeout": TIMEOUT, "_preload_content": False}
+    if namespace is None:
+        answer = once.list_pod_for_all_namespaces(**request)
+    else:
+        answer = once.list_namespaced_pod(namespace, **request)
+    items = json.loads(answer.data)["items"]
+    at = parsedate_to_datetime(str(answer.headers.get("Date"))).astimezone(timezone.utc)
+    return Listing([item["metadata"] for item in items], at)

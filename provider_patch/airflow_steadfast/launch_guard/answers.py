@@ -50,6 +50,11 @@ def classify(error: Exception, *, sent: bool) -> Answer:
     return Answer("unknown" if sent and _is_transport(error) else "final")
 
 
+def is_servers(error: Exception) -> bool:
+    """Whether an error is the API server's answer or its lack of one, and not a fault of the caller."""
+    return (hasattr(error, "body") and hasattr(error, "headers")) or _is_transport(error)
+
+
 def describe(error: Exception) -> str:
     """Say an error in one line for the log: the clients' own text is long, or nothing but a name."""
     status = getattr(error, "status", None)

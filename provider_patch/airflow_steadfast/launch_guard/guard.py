@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,11 @@ from airflow_steadfast.launch_guard.queue import GuardedQueue
 from airflow_steadfast.launch_guard.recheck import Alongside, Recheck
 from airflow_steadfast.launch_guard.renewal import TokenRenewal
 from airflow_steadfast.launch_guard.results import Results
+from airflow_steadfast.launch_guard.revocations import Revocations
 from airflow_steadfast.launch_guard.revoke import Revoker
 from airflow_steadfast.launch_guard.snapshot import Snapshot
+from airflow_steadfast.launch_guard.verdict import Verdict
+from airflow_steadfast.launch_guard.workload import ti_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Sequence
@@ -25,10 +29,14 @@ if TYPE_CHECKING:
     from airflow_steadfast.launch_guard.attempt import Attempt
     from airflow_steadfast.launch_guard.entry import Entry
     from airflow_steadfast.launch_guard.launch import LaunchId
-    from airflow_steadfast.launch_guard.verdict import Verdict
+    from airflow_steadfast.launch_guard.results import Handling
     from airflow_steadfast.settings import Settings
 
 log = logging.getLogger("airflow_steadfast.launch_guard")
+
+
+REVOKED = Verdict("superseded")
+"""Of a launch that the scheduler revoked: it queues the task instance again, or fails it."""
 
 
 class Guard:
@@ -56,6 +64,7 @@ class Guard:
             creation_batch=lambda: int(executor.kube_config.worker_pods_creation_batch_size),
         )
         self.results = Results(executor, self.queue)
+        self.revocations = Revocations(executor, self._revoker, self._is_wanted, self._now)
         self._stranded = stranded.Stranded(self._look_for_stranded, self.queue.now)
         self._creation = Creation(
             executor,
@@ -82,44 +91,56 @@ class Guard:
         return entry is not None and not self.observe and not entry.unguarded
 
     def begin_loop(self) -> None:
-        """Start a scheduler loop; audit rows of earlier ones have been saved once they left the executor."""
-        if self._audit_rows:
-            waiting = set(map(id, self._executor._task_event_logs))  # noqa: SLF001 - the base class's deque
-            self._audit_rows = [row for row in self._audit_rows if id(row) in waiting]
-        self.queue.begin_loop()
-        self._recheck.begin_loop()
-        self._creation.begin_loop()
-        self.results.begin_loop()
-        self._free_failed_slots()
+        """Start a scheduler loop. Never raises: where a part fails, the others begin all the same."""
+        parts = [self.queue.begin_loop, self._recheck.begin_loop, self._creation.begin_loop]
+        if not self.observe:
+            parts += [self.revocations.begin_loop, self.results.begin_loop, self._free_failed_slots]
+        for part in (*parts, self._let_go_of_saved_rows):
+            self.quietly(part)
 
     def end_loop(self, running: Collection[Hashable]) -> None:
-        """End a scheduler loop: ``running`` are the executor's keys."""
-        self._recheck.end_loop(asked_next=self.queue.asks_next_loop())
-        self._stranded.end_loop()
-        self.queue.end_loop(running)
-        for entry in self.queue.handed_out():
-            if self.observe:
-                self._count_unpatched(entry)
+        """End a scheduler loop: ``running`` are the executor's keys. Never raises, as ``begin_loop``."""
+        self.quietly(lambda: self._recheck.end_loop(asked_next=self.queue.asks_next_loop()))
+        for part in (self.revocations.end_loop, self._stranded.end_loop):
+            self.quietly(part)
+        self.quietly(lambda: self.queue.end_loop(running))
+        if self.observe:
+            for entry in self.queue.handed_out():
+                self.quietly(functools.partial(self._count_unpatched, entry))
+
+    def handling(self, results: Any) -> Handling:
+        """Say what a result of the watcher is; the provider's business where that cannot be told."""
+        try:
+            return self.results.handling(results)
+        except Exception as error:
+            self._report_broken(error)
+            return "native"
 
     def revoked_by_scheduler(self, key: Any) -> None:
         """After the scheduler revoked a task instance: no pod of its launches may start any more.
 
-        The stock executor deletes one pod, found by labels that kept pods of earlier launches share.
+        The stock executor deletes one pod, found by labels that kept pods of earlier launches share. What
+        the API server refuses now is tried again.
         """
         for entry in self.results.revoked(key):
-            if entry.launch_id is not None and entry.pod is not None:
-                self._revoker.revoke(entry.pod, entry.launch_id.text())
+            if entry.launch_id is None or entry.pod is None:
+                continue
+            if self.revocations.silent or (
+                self._revoker.revoke(entry.pod, entry.launch_id.text()) == "failed"
+            ):
+                self._recheck.revoke_later(entry, REVOKED)
 
-    def adopted(self, key: Any, ti_id: str, pod: Any) -> None:
+    def adopted(self, key: Any, ti: Any, pod: Any) -> None:
         """After this scheduler took over a pod: that is the launch, a copy still queued here is none."""
         self.results.adopted(key)
+        self.revocations.settled(ti)
         if self.observe:
             return
         ref = PodRef(pod.metadata.namespace, pod.metadata.name)
         for entry in self.queue.launches.all(key):
             if entry.pod == ref:
                 entry.pod = None  # no longer in doubt, and not to be revoked with the copy
-        self.queue.purge(ti_id)
+        self.queue.purge(ti_id_of(ti))
         self._executor.running.add(key)  # the pod's, not the copy's
 
     def alive_schedulers(self, threshold: float) -> set[int]:
@@ -155,16 +176,16 @@ class Guard:
         entry.pod_lacks_patch = not self._wardrobe.dress(pod)
 
     def _created(self, entry: Entry, attempt: Attempt) -> None:
-        self._quietly(lambda: self._count_unpatched(entry))
-        self._quietly(lambda: self.results.created(entry, attempt))
-        self._quietly(lambda: self._recheck.created(entry))
+        self.quietly(lambda: self._count_unpatched(entry))
+        self.quietly(lambda: self.results.created(entry, attempt))
+        self.quietly(lambda: self._recheck.created(entry))
 
     def _adopted(self, entry: Entry, pod: Any) -> None:
-        self._quietly(lambda: self._keep(pod_events.adopted(self._executor, entry, pod)))
+        self.quietly(lambda: self._keep(pod_events.adopted(self._executor, entry, pod)))
 
     def _revoked(self, entry: Entry, launch_id: LaunchId, verdict: Verdict) -> None:
         self._pod_gone(entry, launch_id, verdict)
-        self._quietly(lambda: self._keep(pod_events.revoked(self._executor, entry, launch_id, verdict)))
+        self.quietly(lambda: self._keep(pod_events.revoked(self._executor, entry, launch_id, verdict)))
 
     def _pod_gone(self, entry: Entry, launch_id: LaunchId, verdict: Verdict) -> None:
         """The pod of a void launch is no more; nothing else will tell the executor."""
@@ -183,6 +204,16 @@ class Guard:
             )
             is not None
         )
+
+    def _is_wanted(self, ref: PodRef) -> bool:
+        """Whether a pod is that of a launch that nobody has revoked."""
+        return self.queue.launches.has_pod(ref)
+
+    def _let_go_of_saved_rows(self) -> None:
+        """Audit rows of earlier loops have been saved once they left the executor."""
+        if self._audit_rows:
+            waiting = set(map(id, self._executor._task_event_logs))  # noqa: SLF001 - the base class's deque
+            self._audit_rows = [row for row in self._audit_rows if id(row) in waiting]
 
     def _look_for_stranded(self, keys: Sequence[Any]) -> dict[Any, stranded.Queued]:
         since = datetime.now(timezone.utc) - timedelta(seconds=stranded.health_threshold())
@@ -212,7 +243,8 @@ class Guard:
     def _keep(self, rows: list[Any]) -> None:
         self._audit_rows += rows
 
-    def _quietly(self, action: Callable[[], None]) -> None:
+    def quietly(self, action: Callable[[], None]) -> None:
+        """Do something that the provider must not suffer from. Never raises; logged once, counted always."""
         try:
             action()
         except Exception as error:
@@ -221,5 +253,5 @@ class Guard:
     def _report_broken(self, error: Exception) -> None:
         if not self._broken:
             self._broken = True
-            log.error("The launch guard failed at a pod: it is left to the provider", exc_info=error)
+            log.error("The launch guard failed, the provider goes on without it there", exc_info=error)
         signals.totals().increment("steadfast_launch_check_errors_total", reason="internal_error")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor
@@ -21,17 +21,14 @@ from airflow_steadfast.launch_guard.attach import attach
 from airflow_steadfast.launch_guard.workload import ti_id_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from airflow_steadfast.launch_guard.guard import Guard
-
-log = logging.getLogger("airflow_steadfast.launch_guard")
 
 
 class GuardedKubernetesExecutor(KubernetesExecutor):
     """``KubernetesExecutor`` that launches no pod for work that has moved on."""
 
     _steadfast_guard: Guard | None = None
+    _steadfast_lists_nothing = False
 
     def start(self) -> None:
         """Start the stock executor, then put the guard in."""
@@ -44,11 +41,11 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
         if guard is None:
             super().sync()
             return
-        _quietly(guard.begin_loop)
+        guard.begin_loop()
         try:
             super().sync()
         finally:
-            _quietly(lambda: guard.end_loop(self.running))
+            guard.end_loop(self.running)
             signals.totals().flush()
 
     def _should_create_pod_for_job(self, task: Any) -> bool:
@@ -63,10 +60,10 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
         if guard is None or guard.observe:
             super()._change_state(results, *args, **kwargs)
             return
-        handling = _or("native", lambda: guard.results.handling(results))
+        handling = guard.handling(results)
         if handling == "native":
             super()._change_state(results, *args, **kwargs)
-            _quietly(lambda: guard.results.handled(results))
+            guard.quietly(lambda: guard.results.handled(results))
         elif handling == "tidy":
             guard.results.tidy(results)
 
@@ -76,10 +73,10 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
         super().adopt_launched_task(kube_client, pod, tis_to_flush_by_key)
         if guard is not None:
             for key in before.keys() - tis_to_flush_by_key.keys():
-                _quietly(functools.partial(self._steadfast_adopted, guard, before[key], pod))
+                guard.quietly(functools.partial(self._steadfast_adopted, guard, before[key], pod))
 
     def _steadfast_adopted(self, guard: Guard, ti: Any, pod: Any) -> None:
-        guard.adopted(self._steadfast_key(ti), ti_id_of(ti), pod)
+        guard.adopted(self._steadfast_key(ti), ti, pod)
 
     def _alive_other_scheduler_job_ids(self) -> set[int]:
         """Answer for Airflow 2, whose ``create_session`` lacks the parameter that the stock query needs."""
@@ -105,15 +102,30 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
             guard.queue.drain(draining=False)
 
     def revoke_task(self, *, ti: Any) -> None:
-        """Revoke as the stock executor does, after the task instance's queued jobs have left the queue."""
+        """Revoke as the stock executor does, after the task instance's queued jobs have left the queue.
+
+        An API server that fails ends no scheduler: what it refuses is tried again.
+        """
         guard = self._steadfast_guard
-        if guard is not None and not guard.observe:
-            _quietly(lambda: guard.queue.purge(ti_id_of(ti)))
+        if guard is None or guard.observe:
+            super().revoke_task(ti=ti)
+            return
+        guard.quietly(lambda: guard.queue.purge(ti_id_of(ti)))
+        if guard.revocations.silent:
+            guard.quietly(lambda: guard.revocations.postpone(ti))
+            self._steadfast_lists_nothing = True
+        started = time.monotonic()
         try:
             super().revoke_task(ti=ti)
+        except Exception as error:
+            guard.revocations.refused(ti, error, time.monotonic() - started)
         finally:
-            if guard is not None and not guard.observe:
-                _quietly(lambda: guard.revoked_by_scheduler(self._steadfast_key(ti)))
+            self._steadfast_lists_nothing = False
+            guard.quietly(lambda: guard.revoked_by_scheduler(self._steadfast_key(ti)))
+
+    def _list_pods(self, query_kwargs: Any) -> Any:
+        """List pods; none for a revocation that clears the books and leaves a silent server alone."""
+        return [] if self._steadfast_lists_nothing else super()._list_pods(query_kwargs)
 
     def end(self) -> None:
         """End the stock executor, write the totals a last time, close the guard's connection."""
@@ -123,18 +135,3 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
         finally:
             if guard is not None:
                 guard.close()
-
-
-def _quietly(action: Callable[[], None]) -> None:
-    try:
-        action()
-    except Exception:
-        log.exception("The launch guard's bookkeeping failed, the scheduler goes on")
-
-
-def _or(otherwise: str, ask: Callable[[], str]) -> str:
-    try:
-        return ask()
-    except Exception:
-        log.exception("The launch guard's bookkeeping failed, the scheduler goes on")
-        return otherwise

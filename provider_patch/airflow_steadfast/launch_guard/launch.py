@@ -138,6 +138,10 @@ class LaunchBook:
         """Return the newest launch of ``key`` that made, or may have made, this pod."""
         return self.newest(key, lambda one: ref == one.pod or ref in one.former_pods)
 
+    def has_pod(self, ref: PodRef) -> bool:
+        """Whether any launch of the book made, or may have made, this pod; looks at all of them."""
+        return any(one.pod == ref for launches in self._launches.values() for one in launches)
+
     def forget(self, key: Hashable, entry: Entry) -> None:
         """Take the launch out of the book; an older one of its key is current again. Idempotent."""
         left = [one for one in self._launches.get(key, ()) if one is not entry]

@@ -39,8 +39,8 @@ class Revoker:
         self._api: Any = None
         self._marked: set[str | None] = set()
 
-    def revoke(self, ref: PodRef, launch: str) -> Outcome:
-        """Delete the pod ``ref`` if it is Pending and carries the launch annotation ``launch``.
+    def revoke(self, ref: PodRef, launch: str | None) -> Outcome:
+        """Delete the pod ``ref`` if it is Pending and ``launch`` is its launch annotation, None for none.
 
         "revoked": the server has accepted its deletion. "started": it is past Pending, or changed while
         this looked, and is left alone. "gone": there is none, or it is being deleted already (also by an
@@ -53,7 +53,7 @@ class Revoker:
             log.info("Pod %s/%s cannot be revoked now: %s", ref.namespace, ref.name, describe(error))
             return "failed"
 
-    def _revoke(self, ref: PodRef, launch: str) -> Outcome:
+    def _revoke(self, ref: PodRef, launch: str | None) -> Outcome:
         if self._api is None:
             self._api = reader.impatient(self._launcher.kube_client)
         pod = reader.read_pod(self._api, ref.name, ref.namespace)
