@@ -7,7 +7,8 @@
     python -m tests.soak judge FOLDER          judge the kept evidence of a run again
     python -m tests.soak timeline FOLDER RUN TASK MAP_INDEX   what happened to one task instance
 
-A result is kept in .build/soak/results and not made again; FRESH=1 does. Exit code 1 if ours deviates.
+A result is kept in .build/soak/results and not made again while the code is the same; FRESH=1 does.
+docs/soak.md has the results of today's code alone. Exit code 1 if ours deviates.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -49,6 +51,7 @@ def main(arguments: list[str]) -> int:
     look.add_argument("task_id")
     look.add_argument("map_index", type=int)
     given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # servers are ended on the way
     if given.command == "run":
         return _run(given)
     if given.command == "judge":
@@ -91,13 +94,12 @@ def _all() -> int:
     for scenario, tasks in (("soak", TASKS), ("outage", 300)):
         for impl in reversed(plan.IMPLS):
             place = RESULTS / f"{scenario}-{impl}-{SEED}-{tasks}.json"
-            if place.exists() and not os.environ.get("FRESH"):
+            if _kept(place) is not None and not os.environ.get("FRESH"):
                 print(f"{place.name}: kept (FRESH=1 makes it again)")
             else:
                 command = [sys.executable, "-m", "tests.soak", "run", "--impl", impl, "--scenario", scenario]
-                command += ["--tasks", str(tasks), "--seed", str(SEED)]
-                subprocess.run(command, cwd=ROOT, check=False)
-            kept = json.loads(place.read_text(encoding="utf-8")) if place.exists() else None
+                _call([*command, "--tasks", str(tasks), "--seed", str(SEED)])
+            kept = _kept(place)
             if kept is None or (impl == "steadfast" and kept["outcome"]["deviations"]):
                 failed += 1
     _report()
@@ -105,8 +107,27 @@ def _all() -> int:
     return 1 if failed else 0
 
 
+def _kept(place: Path) -> dict[str, Any] | None:
+    """Return a result of today's code, None where there is none."""
+    if not place.exists():
+        return None
+    found: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    return found if found.get("code") == soak.code(found["plan"]["impl"]) else None
+
+
+def _call(command: list[str]) -> None:
+    """Run a command that ends its servers when it is told to end, as this one is."""
+    process = subprocess.Popen(command, cwd=ROOT)
+    try:
+        process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+
+
 def _report() -> int:
-    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+    results = [kept for path in sorted(RESULTS.glob("*.json")) if (kept := _kept(path)) is not None]
     (ROOT / "docs" / "soak.md").write_text(report.page(results), encoding="utf-8")
     print("wrote docs/soak.md")
     return 0

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from tests.soak import airflow_side, audit, verdict
 from tests.soak.chaos import Chaos
 from tests.soak.kube import Kube
-from tests.soak.plan import SCHEDULERS
+from tests.soak.plan import PER_RUN, SCHEDULERS
 from tests.soak.player import Journal, Player
 from tests.soak.schedulers import Scheduler
 from tests.soak.stage import NAMESPACE, stage
+from tests.support import tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tests.soak.plan import Plan
     from tests.soak.stage import Stage
 
+_GUARD = tuple(f"provider_patch/airflow_steadfast/{name}" for name in ("launch_guard", "kube", "signals"))
 _TICK = 5.0
 _NEARLY_ALL = 0.95
 _START_SECONDS = 300.0
@@ -104,6 +106,8 @@ def _play(plan: Plan, ready: Stage, folder: Path, say: Any) -> dict[str, Any]:
     past = airflow_side.moved_on()
     cleared = chaos.done["task instances cleared"]
     outcome = verdict.judge(rows, found, statuses, slots, cleared, past)
+    if missing := verdict.too_few(rows, plan.runs * PER_RUN):
+        outcome.deviations.append(missing)
     if not finished:
         outcome.deviations.append(_NOT_IN_TIME)
     if left:
@@ -116,6 +120,7 @@ def _play(plan: Plan, ready: Stage, folder: Path, say: Any) -> dict[str, Any]:
     (folder / "evidence.json").write_text(json.dumps(evidence), encoding="utf-8")
     return {
         "plan": plan.as_json(),
+        "code": code(plan.impl),
         "outcome": outcome.as_json(),
         "work_seconds": round(work_seconds),
         "faults": dict(chaos.done),
@@ -135,20 +140,29 @@ def _play(plan: Plan, ready: Stage, folder: Path, say: Any) -> dict[str, Any]:
     }
 
 
+def code(impl: str) -> str:
+    """Return what a result of an implementation is about: the soak itself and, for ours, the guard."""
+    guard = tree.digest_of(*_GUARD) if impl == "steadfast" else ""
+    return f"{tree.digest_of('tests/soak')} {guard}".strip()
+
+
 def judge_again(folder: Path) -> dict[str, Any]:
     """Judge a soak's kept evidence with the verdict of today; returns its result."""
     result: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     evidence = json.loads((folder / "evidence.json").read_text(encoding="utf-8"))
     before = result["outcome"]
     pods = [audit.Pod(**{**pod, "task": tuple(pod["task"])}) for pod in evidence["pods"]]
+    rows = [airflow_side.Row(**row) for row in evidence["rows"]]
     outcome = verdict.judge(
-        [airflow_side.Row(**row) for row in evidence["rows"]],
+        rows,
         pods,
         {int(code): number for code, number in before["creates_by_status"].items()},
         before["occupied_slots"],
         result["faults"].get("task instances cleared", 0),
         evidence["moved_on"],
     )
+    if missing := verdict.too_few(rows, round(result["plan"]["task_instances"] / PER_RUN) * PER_RUN):
+        outcome.deviations.append(missing)
     outcome.deviations += [text for text in before["deviations"] if text in _FOUND_WHILE_RUNNING]
     result["outcome"] = outcome.as_json()
     return result

@@ -170,6 +170,11 @@ def judge(
     )
 
 
+def too_few(rows: Sequence[Row], planned: int) -> str:
+    """Return the sentence for task instances that are not in the database at the end, "" where all are."""
+    return f"{planned - len(rows)} task instances are missing" if len(rows) < planned else ""
+
+
 def _deviations(
     rows: Sequence[Row],
     states: Counter[str],
@@ -186,14 +191,22 @@ def _deviations(
         yield f"{len(never)} task instances are successful although no worker said so"
     if again := [task for task, number in reported.items() if number > 1]:
         yield f"{len(again)} task instances were worked through twice"
-    if both := launches.doubled_by_fate.get("started"):
-        yield f"{both} launches had two pods that both worked"
-    if launches.refused_token:
-        yield f"{launches.refused_token} pods had an expired launch token"
-    if launches.unexplained:
-        yield f"{launches.unexplained} pods were neither started nor refused, revoked nor deleted"
+    yield from _of_launches(launches)
     for name, slots in sorted(occupied_slots.items()):
         if slots is None:
             yield f"scheduler {name} did not say which slots it holds"
         elif slots:
             yield f"scheduler {name} still holds {slots} slots"
+
+
+def _of_launches(launches: Launches) -> Iterable[str]:
+    if both := launches.doubled_by_fate.get("started"):
+        yield f"{both} launches had two pods that both worked"
+    if turned_away := launches.doubled_by_fate.get("refused_stale"):
+        yield f"{turned_away} launches had a second pod that the Execution API had to turn away"
+    if behind := launches.late_by_fate.get("started"):
+        yield f"{behind} pods that were made after their task instance had moved on worked"
+    if launches.refused_token:
+        yield f"{launches.refused_token} pods had an expired launch token"
+    if launches.unexplained:
+        yield f"{launches.unexplained} pods were neither started nor refused, revoked nor deleted"

@@ -72,6 +72,16 @@ def _files(place: Path) -> Iterator[Path]:
             yield path
 
 
+def digest_of(*names: str) -> str:
+    """Return a short text that changes with the named files, and with the sources in the named folders."""
+    found = hashlib.sha256()
+    for name in names:
+        whole = ROOT / name
+        for path in sorted(whole.rglob("*.py")) if whole.is_dir() else [whole]:
+            found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()[:12]
+
+
 def commit() -> str:
     """Return the short name of the commit, marked "+" where files differ from it; "" without git."""
     name = _git("rev-parse", "--short", "HEAD")

@@ -27,7 +27,9 @@ def loops(executor, orders):
     submit(executor, orders)
     for _ in range(3):
         executor.heartbeat()
-    failed = [key.task_id for key, (state, _) in executor.get_event_buffer().items() if "failed" in str(state)]
+    failed = [
+        key.task_id for key, (state, _) in executor.get_event_buffer().items() if "failed" in str(state)
+    ]
     return failed, sorted(key.task_id for key in executor.running)
 
 

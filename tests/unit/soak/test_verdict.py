@@ -82,6 +82,24 @@ def test_two_pods_of_one_launch_that_both_work_are_told():
     assert outcome.deviations == ["1 launches had two pods that both worked"]
 
 
+def test_a_second_pod_that_is_turned_away_is_told_and_a_deleted_one_is_not():
+    turned_away = pod("b", at=1.5, refused=409, ended_at=2)
+    deleted = pod("b", at=1.5, deleted_at=2.0, revoked=True)
+    said = "1 launches had a second pod that the Execution API had to turn away"
+    assert said in judge([row()], [worked("a"), turned_away]).deviations
+    assert judge([row()], [worked("a"), deleted]).deviations == []
+
+
+def test_a_late_pod_that_works_is_told():
+    outcome = verdict.judge([row("2")], [worked("a", at=101.0)], {}, {"a": 0}, 0, {"1": 100.0})
+    assert "1 pods that were made after their task instance had moved on worked" in outcome.deviations
+
+
+@pytest.mark.parametrize(("planned", "said"), [(1, ""), (2, ""), (5, "3 task instances are missing")])
+def test_rows_that_are_not_there_are_told(planned, said):
+    assert verdict.too_few([row(), row("2")], planned) == said
+
+
 def test_a_pod_refused_because_an_earlier_one_did_the_work_is_doubled_too():
     launches = judge([row()], [worked("a"), pod("b", at=9, refused=409)]).launches
     assert launches.doubled_by_fate == {"refused_stale": 1}
