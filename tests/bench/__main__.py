@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of the launch guard: ``python -m tests.bench``.
+"""The benchmark of the launch guard and the durable pod: ``python -m tests.bench``.
 
     python -m tests.bench                 measure what was not measured yet, write docs/performance.md
     python -m tests.bench --only rate     one section, several by a comma: {sections}
     python -m tests.bench --quick         small numbers while something is being changed; writes no page
 
 A section's result is kept in .build/bench while the code is the same, so an interrupted run goes on where it
-stopped; FRESH=1 measures anew. Exit code 1 if a promise is not met or a section is missing. It takes 15 to 20
+stopped; FRESH=1 measures anew. Exit code 1 if a promise is not met or a section is missing. It takes 25
 minutes on two idle cores, and nothing else should run meanwhile.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.bench.plan import Plan
     from tests.bench.result import Result
 
-SECTIONS = ("loops", "backlog", "table", "rate", "idle", "worker")
+SECTIONS = ("loops", "backlog", "table", "rate", "idle", "worker", "reattach")
 PAGE = environment.ROOT / "docs" / "performance.md"
 
 

@@ -27,6 +27,9 @@ class Plan:
     rate_pods: dict[int, int]
     """(d) pods of a round by creation batch."""
     idle_loops: int
+    reattach_pods: int
+    """(g) pods of the namespace in which one is looked for."""
+    reattach_rounds: int
     worker_rounds: int
 
 
@@ -39,9 +42,11 @@ FULL = Plan(
     small_table=1_000,
     large_table=5_000_000,
     table_rounds={1: 100, 16: 80, 500: 80},
-    rate_rounds=12,
+    rate_rounds=24,
     rate_pods={1: 32, 16: 96, 500: 200},
     idle_loops=200,
+    reattach_pods=5_000,
+    reattach_rounds=40,
     worker_rounds=15,
 )
 
@@ -57,5 +62,7 @@ QUICK = Plan(
     rate_rounds=3,
     rate_pods={1: 16, 16: 48, 500: 60},
     idle_loops=20,
+    reattach_pods=1_000,
+    reattach_rounds=5,
     worker_rounds=3,
 )

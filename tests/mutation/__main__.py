@@ -29,12 +29,16 @@ REASONS = Path(__file__).with_name("survivors.toml")
 REPORT = REPOSITORY / "docs" / "mutation.md"
 
 PACKAGE = "airflow_steadfast/launch_guard"
-MUTATED = ("launch", "verdict", "recheck_verdict", "queue", "settle", "line", "entry", "backoff", "recheck")
+MUTATED = (
+    *("launch", "verdict", "recheck_verdict", "queue", "settle", "line", "entry", "backoff"),
+    *("recheck", "stale"),
+)
 """The decisions: what a launch is, whether it may be made, in which order; and the check after creation."""
 
 TESTS = (
-    *("backoff", "drop", "entry", "launch", "line", "queue", "queue_again", "queue_tokens"),
-    *("recheck", "recheck_alongside", "recheck_server", "recheck_void", "renewal", "token", "verdict"),
+    *("backoff", "drop", "entry", "launch", "line"),
+    *("queue", "queue_again", "queue_questions", "queue_tokens"),
+    *("recheck", "recheck_alongside", "recheck_void", "renewal", "stale", "token", "verdict"),
 )
 """The unit tests of these: they need no Airflow and no Kubernetes client, and take no random steps."""
 
