@@ -87,7 +87,7 @@ def run(world: World, plan: Plan, progress: Callable[[str], None]) -> Result:
     result.say(
         f"{plan.reattach_pods:,} pods of {size:,.0f} bytes in one namespace, each of a task of its own. The "
         "requests are those of the durable pod (`GET` of one pod) and of upstream's `find_pod` (the labels "
-        "of the task instance, `already_checked!=True`, `!airflow-worker`), through the same client, in turn. "
+        "of the task instance, `already_checked!=True`, `!airflow-worker`), through one client, in turn. "
         "The answer holds one pod either way; what a search costs is that the server goes through every pod "
         "of the namespace (`apiserver_cache_list_fetched_objects_total`)."
     )
