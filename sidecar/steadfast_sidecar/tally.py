@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_steadfast.signals.catalogue import METRICS, SOURCES
 from airflow_steadfast.signals.handoff import HistogramTotals, SeriesKey, series_key
-from steadfast_sidecar.sources.base import NOT_YET, Reading, Reason
+from steadfast_sidecar.sources.base import STALLED, Reading, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 STARTING = Reason("starting", "not read yet")
 
-UNANSWERED = frozenset({"database", "internal", "unreadable", "malformed"})
+UNANSWERED = frozenset({"database", "internal", "unreadable", "malformed", STALLED})
 """Codes (up to a colon) of sources that gave no answer: until the first one, their totals are unknown.
 
 Not STARTING: nothing is served before the first read.
@@ -36,6 +36,11 @@ class SourceState:
     last_success: float = 0.0
     errors: int = 0
     was_read: bool = False
+
+    def turn(self, reason: Reason | None) -> bool:
+        """Take the outcome of a read; return whether the state changed."""
+        before, self.reason = self.reason, reason
+        return (before and before.code) != (reason and reason.code)
 
     @property
     def is_unknown(self) -> bool:
@@ -72,14 +77,20 @@ class Tally:
             state.errors += reading.misunderstood
             if reading.degraded is None:
                 state.last_success = time.time()
-            self._change(source, state, reading.degraded)
+            changed = state.turn(reading.degraded)
+        _report(source, reading.degraded, changed)
 
     def reject(self, source: str, reason: Reason) -> None:
-        """Note that a read failed; one of a source that was never there so far is not counted."""
+        """Note that a read failed.
+
+        Each failure is counted, a condition that lasts only when it begins, and one that a sound
+        installation may have not at all: a counter that rises for ever would hide what breaks.
+        """
         with self._lock:
             state = self._states[source]
-            state.errors += reason.code != NOT_YET
-            self._change(source, state, reason)
+            changed = state.turn(reason)
+            state.errors += not reason.is_expected and (changed or not reason.is_lasting)
+        _report(source, reason, changed)
 
     def was_read(self) -> bool:
         """Say whether every source has been tried at least once."""
@@ -115,15 +126,15 @@ class Tally:
                 values[series_key("steadfast_handoff_mtime_seconds", {})] += state.reading.mtime
         return View(values, histograms, process)
 
-    @staticmethod
-    def _change(source: str, state: SourceState, reason: Reason | None) -> None:
-        before, state.reason = state.reason, reason
-        if (before and before.code) == (reason and reason.code):
-            return
-        if reason is None:
-            log.info("source %s is up", source)
-        else:
-            log.warning("source %s is down (%s): %s", source, reason.code, reason.text)
+
+def _report(source: str, reason: Reason | None, changed: bool) -> None:
+    """Log a change of state; outside the lock, since a log that nobody reads must not stop a scrape."""
+    if not changed:
+        return
+    if reason is None:
+        log.info("source %s is up", source)
+    else:
+        log.warning("source %s is down (%s): %s", source, reason.code, reason.text)
 
 
 def _zeros(unknown: set[str]) -> tuple[dict[SeriesKey, float], dict[SeriesKey, HistogramTotals]]:

@@ -10,6 +10,28 @@ if TYPE_CHECKING:
     from airflow_steadfast.signals.handoff import HistogramTotals, SeriesKey
 
 
+NOT_YET = "not_yet"
+"""Code of a source that has never been there so far. A fresh start is one."""
+NO_STATE_STORE = "no_state_store"
+"""Code of an Airflow without a task state store: below 3.3, or not migrated yet."""
+STALLED = "stalled"
+"""Code of a read that does not come back."""
+
+_EXPECTED = frozenset({NOT_YET, NO_STATE_STORE})
+_LASTING = frozenset(
+    {
+        NO_STATE_STORE,
+        "no_database",
+        "bad_url",
+        "no_driver",
+        "unsupported_database",
+        "no_tables",
+        "state_store_changed",
+        STALLED,
+    }
+)
+
+
 @dataclass(frozen=True)
 class Reason:
     """Why a source is down or only partly trusted; ``code`` is stable, ``text`` says what to do."""
@@ -17,9 +39,15 @@ class Reason:
     code: str
     text: str
 
+    @property
+    def is_expected(self) -> bool:
+        """Whether the read found what a sound installation may have: the source is down, nothing failed."""
+        return self.code in _EXPECTED
 
-NOT_YET = "not_yet"
-"""Code of a source that has never been there so far: down, but no error. A fresh start is one."""
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it holds until somebody changes the installation: asking often finds the same."""
+        return self.code in _LASTING
 
 
 class SourceError(Exception):
@@ -58,4 +86,8 @@ class Source(Protocol):
 
     def read(self) -> Reading:
         """Read once, in bounded time; raises SourceError."""
+        ...
+
+    def interrupt(self) -> None:
+        """From another thread: make a read that hangs fail, where that can be done. Never raises."""
         ...

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import re
+import socket
+import weakref
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
@@ -63,9 +66,29 @@ def engine_of(url_text: str) -> Engine:
     arguments: dict[str, Any] = {key: value for key, value in _LIBPQ.items() if key not in url.query}
     if url.get_driver_name() == "psycopg":
         arguments["prepare_threshold"] = None  # prepared statements do not survive a pooler of transactions
-    return create_engine(
+    engine = create_engine(
         url, connect_args=arguments, pool_size=1, max_overflow=0, pool_pre_ping=True, pool_recycle=1800
     )
+    event.listen(engine, "connect", lambda connection, _: _last_connection.update({engine: connection}))
+    return engine
+
+
+def cut(engine: Engine) -> None:
+    """Shut the connection of an engine down, from another thread than the one that waits for it.
+
+    Every limit above is kept by the server or by its kernel: of a server that is paused, or a pooler that
+    waits for one, libpq waits for ever. The waiting thread then gets the error of a lost connection.
+    Never raises; nothing happens while a connection is being made, or on SQLite.
+    """
+    with contextlib.suppress(Exception):
+        # The duplicate stays ours when the driver closes its own.
+        handle = socket.socket(fileno=os.dup(_last_connection[engine].fileno()))
+        with handle:
+            handle.shutdown(socket.SHUT_RDWR)
+
+
+_last_connection: weakref.WeakKeyDictionary[Engine, Any] = weakref.WeakKeyDictionary()
+"""By engine the one connection that its pool made last."""
 
 
 @contextlib.contextmanager

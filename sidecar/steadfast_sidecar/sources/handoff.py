@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import stat
 import time
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,10 @@ class HandoffSource:
     def read(self) -> Reading:
         """Return the file's totals; raises SourceError where there is no file, or none of ours."""
         try:
-            mtime = self._path.stat().st_mtime
+            status = self._path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                # Opening a pipe would wait for a writer for ever.
+                raise SourceError("unreadable", f"{self._path} is no regular file: remove it")
             snapshot = handoff.read(self._path)
         except FileNotFoundError as error:
             waiting = not self._seen and self._path.parent.is_dir()
@@ -42,7 +46,7 @@ class HandoffSource:
         except handoff.HandoffError as error:
             raise SourceError("malformed", f"{self._path} is no hand-off file: {error}") from error
         self._seen = True
-        reading = Reading(process=snapshot.process, mtime=mtime)
+        reading = Reading(process=snapshot.process, mtime=status.st_mtime)
         for key, value in [*snapshot.counters.items(), *snapshot.gauges.items()]:
             known = self._known(key, reading)
             if known:
@@ -51,13 +55,16 @@ class HandoffSource:
             known = self._known(key, reading)
             if known and totals.bounds == BY_NAME[known[0]].buckets:
                 reading.histograms[known] = totals
-        age = time.time() - mtime
+        age = time.time() - status.st_mtime
         if age > self._max_age:
             reading.degraded = Reason(
                 "stale",
                 f"{self._path} was last written {age:.0f} s ago: the scheduler is down or cannot write there",
             )
         return reading
+
+    def interrupt(self) -> None:
+        """Do nothing: a read of a local file cannot be cut off."""
 
     def _why_missing(self) -> str:
         if self._path.parent.is_dir():

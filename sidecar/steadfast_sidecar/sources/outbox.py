@@ -67,6 +67,12 @@ class OutboxSource:
             self.close()
             raise
 
+    def interrupt(self) -> None:
+        """Cut the connection of a read that hangs, from another thread. Never raises."""
+        opened = self._opened
+        if opened is not None:
+            database.cut(opened[0])
+
     def close(self) -> None:
         """Close the connection. Idempotent."""
         if self._opened is not None:

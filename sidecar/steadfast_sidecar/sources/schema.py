@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import NoSuchTableError
 
-from steadfast_sidecar.sources.base import SourceError
+from steadfast_sidecar.sources.base import NO_STATE_STORE, SourceError
 from steadfast_sidecar.sources.database import transaction
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def check_state_store(engine: Engine) -> None:
         revision = _alembic_revision(connection)
     if not columns:
         raise SourceError(
-            "no_state_store",
+            NO_STATE_STORE,
             f"the database (at migration {revision}) has no table {STATE_STORE}: Airflow is older than 3.3 "
             "or not migrated yet, or this role may not see it; events of workers are not counted",
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -14,6 +15,7 @@ from airflow_steadfast.signals.handoff import series_key
 from steadfast_sidecar.sources import OutboxSource, SourceError
 from tests.support import requires
 from tests.support.sidecar_process import sidecar_process
+from tests.support.silent_proxy import silent_proxy
 
 pytestmark = [pytest.mark.airflow, pytest.mark.postgres]
 needs_store = requires.state_store("test_before_3_3.py")
@@ -120,6 +122,25 @@ def test_a_server_that_stops_and_starts(airflow_database):
         assert sidecar.value("steadfast_collector_errors_total", source="outbox") > 0
         assert sidecar.log.count("source outbox is up") == 2
         assert sidecar.terminate() == 0
+
+
+@needs_store
+def test_a_connection_that_falls_silent_is_cut_off(airflow_database):
+    airflow_database.write(outbox.event_key("identity_hit", 2))
+    with silent_proxy(airflow_database.server.port) as proxy:
+        source = OutboxSource(f"postgresql://postgres@127.0.0.1:{proxy.port}/{airflow_database.name}", "a")
+        assert source.read().values[HITS] == 1
+        proxy.silent.set()
+        cut_off = threading.Timer(0.5, source.interrupt)
+        cut_off.start()
+        with pytest.raises(SourceError) as caught:
+            source.read()
+        cut_off.join()
+        assert caught.value.reason.code == "database"
+        proxy.silent.clear()
+        airflow_database.write(outbox.event_key("identity_hit", 3))
+        assert source.read().values[HITS] == 2
+        source.close()
 
 
 @needs_store

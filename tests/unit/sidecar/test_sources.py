@@ -65,6 +65,12 @@ def test_something_that_is_no_file_is_unreadable(tmp_path):
     assert reason_of(tmp_path).code == "unreadable"
 
 
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "scheduler.json")
+    assert reason_of(tmp_path).code == "unreadable"
+    assert "no regular file" in reason_of(tmp_path).text
+
+
 def test_a_file_that_nobody_writes_any_more_is_stale_but_counts(tmp_path):
     handoff.write(tmp_path / "scheduler.json", Snapshot(counters={(DECIDED, ()): 7.0}))
     os.utime(tmp_path / "scheduler.json", (1, 1))

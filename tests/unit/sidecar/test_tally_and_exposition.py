@@ -165,5 +165,5 @@ def test_a_loop_that_hangs_does_not_progress(monkeypatch):
     assert not poller.progresses(), "never started"
     monkeypatch.setattr(poller._thread, "is_alive", lambda: True)
     assert poller.progresses()
-    monkeypatch.setattr(poller, "_beat", poller._beat - 66)
+    monkeypatch.setattr(poller, "_due", poller._due - 61)
     assert not poller.progresses()
