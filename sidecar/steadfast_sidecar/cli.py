@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: ``steadfast-sidecar [serve|init-db|metrics] [flags]``.
 
-Exit status: 0 done, 1 a check or the creation of the tables failed, 2 a wrong setting.
+Exit status: 0 done, 1 a check or the creation of the tables failed, 2 a wrong setting. A check passes
+where a source is not there because the scheduler has not started or Airflow is below 3.3; it says so.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import airflow_steadfast
@@ -15,6 +17,8 @@ from steadfast_sidecar import logs, metrics_page, settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from steadfast_sidecar.sources import Source
 
 WRONG_SETTING = 2
 
@@ -52,7 +56,9 @@ def _parser() -> argparse.ArgumentParser:
         help="serve the metrics, create the sidecar's tables, or describe the metrics as Markdown",
     )
     parser.add_argument(
-        "--check", action="store_true", help="read each source once, say how it went, and exit"
+        "--check",
+        action="store_true",
+        help="check the settings, read each source once, say how it went, and exit",
     )
     parser.add_argument(
         "--print-config", action="store_true", help="print the settings, secrets hidden, and exit"
@@ -69,10 +75,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _serve(config: settings.Settings) -> int:
+    from steadfast_sidecar.last_good import FileError
     from steadfast_sidecar.service import Service
 
     try:
         service = Service(config)
+    except FileError as error:
+        return _fail(str(error), WRONG_SETTING)
     except OSError as error:
         return _fail(f"--listen: {config.listen} cannot be bound: {error.strerror or error}", WRONG_SETTING)
     service.run()
@@ -80,18 +89,33 @@ def _serve(config: settings.Settings) -> int:
 
 
 def _check(config: settings.Settings) -> int:
+    from steadfast_sidecar.access import access_of
+    from steadfast_sidecar.last_good import FileError
     from steadfast_sidecar.service import sources_of
+
+    try:
+        sys.stdout.write(f"access: ok ({access_of(config)})\n")
+    except FileError as error:
+        return _fail(str(error), WRONG_SETTING)
+    # each of them, also after one that failed
+    return max([_check_source(source) for source in sources_of(config)])
+
+
+def _check_source(source: Source) -> int:
+    from steadfast_sidecar.poller import STALLED_AFTER_SECONDS
     from steadfast_sidecar.sources import SourceError
 
-    status = 0
-    for source in sources_of(config):
-        try:
-            reason = source.read().degraded
-        except SourceError as error:
-            reason = error.reason
-        sys.stdout.write(f"{source.name}: {'ok' if reason is None else f'{reason.code}: {reason.text}'}\n")
-        status |= reason is not None
-    return status
+    cut_off = threading.Timer(STALLED_AFTER_SECONDS, source.interrupt)
+    cut_off.daemon = True
+    cut_off.start()
+    try:
+        reason = source.read().degraded
+    except SourceError as error:
+        reason = error.reason
+    finally:
+        cut_off.cancel()
+    sys.stdout.write(f"{source.name}: {'ok' if reason is None else f'{reason.code}: {reason.text}'}\n")
+    return int(reason is not None and not reason.is_expected)
 
 
 def _init_db(config: settings.Settings) -> int:

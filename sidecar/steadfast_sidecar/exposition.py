@@ -15,7 +15,7 @@ from airflow_steadfast.signals.catalogue import METRICS
 from airflow_steadfast.signals.handoff import series_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from prometheus_client.core import Metric as Family
 
@@ -55,10 +55,13 @@ def registry(tally: Tally) -> CollectorRegistry:
     return result
 
 
-def render(source: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """Return body and content type: OpenMetrics where the request accepts it, else the text format."""
+def render(source: CollectorRegistry, accept: str, names: Sequence[str] = ()) -> tuple[bytes, str]:
+    """Return body and content type: OpenMetrics where the request accepts it, else the text format.
+
+    ``names`` restricts it to some series, as the Prometheus clients' ``name[]`` does.
+    """
     encoder, content_type = choose_encoder(accept)
-    return encoder(source), content_type
+    return encoder(source.restricted_registry(names) if names else source), content_type
 
 
 def _family(metric: Metric) -> Family:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The running sidecar: two work loops, a tally, a server, and an orderly end."""
+"""The running sidecar: two work loops, a tally, a server, a watch over them, and an orderly end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from steadfast_sidecar import exposition
+from steadfast_sidecar.access import access_of
+from steadfast_sidecar.linger import Linger
+from steadfast_sidecar.pages import Site
 from steadfast_sidecar.poller import Poller
 from steadfast_sidecar.server import Server
 from steadfast_sidecar.sources import HandoffSource, OutboxSource, outbox_bypass
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 2.0
+WATCH_SECONDS = 1.0
+"""How often the work loops and the files of certificates and tokens are looked at."""
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -33,7 +38,11 @@ def sources_of(settings: Settings) -> tuple[Source, ...]:
 
 
 class Service:
-    """One sidecar. ``run`` serves until SIGTERM or SIGINT, then lingers until a second one or its time."""
+    """One sidecar. ``run`` serves until SIGTERM or SIGINT and then until the scrape that takes all.
+
+    Raises FileError for a certificate or token that cannot be used, OSError where the address cannot be
+    bound.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -42,8 +51,17 @@ class Service:
             Poller(source, self._tally, settings.poll_interval) for source in sources_of(settings)
         ]
         self._stopping = False
-        probes = {"/livez": self._livez, "/readyz": self._readyz}
-        self._server = Server(settings.listen, exposition.registry(self._tally), probes, self._tally.was_read)
+        self._over = threading.Event()
+        self._linger = Linger()
+        self._access = access_of(settings)
+        site = Site(
+            exposition.registry(self._tally),
+            {"/livez": self._livez, "/readyz": self._readyz},
+            self._tally.was_read,
+            self._access,
+            self._linger.scraped,
+        )
+        self._server = Server(settings.listen, site)
 
     @property
     def port(self) -> int:
@@ -54,19 +72,29 @@ class Service:
         """Serve; returns after an orderly end."""
         # Waited for, not handled: a handler that touches a lock may interrupt the holder of that very lock.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-        server = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
-        server.start()
+        for work, name in ((self._server.serve_forever, "http"), (self._watch, "watch")):
+            threading.Thread(target=work, name=name, daemon=True).start()
         for poller in self._pollers:
             poller.start()
-        log.info("serving metrics on port %d as consumer %s", self.port, self._settings.consumer)
+        log.info(
+            "serving metrics on port %d (%s) as consumer %s", self.port, self._access, self._settings.consumer
+        )
         signal.sigwait(_ENDING)
         self._stopping = True
-        log.info("stopping: /metrics is served for %g s more", self._settings.shutdown_linger)
-        signal.sigtimedwait(_ENDING, self._settings.shutdown_linger)
+        log.info("stopping: waiting up to %g s for the last scrape", self._settings.shutdown_linger)
+        cause = self._linger.wait(self._pollers, _ENDING, self._settings.shutdown_linger)
+        log.info("stopped: %s", cause)
+        self._over.set()
         for poller in self._pollers:
             poller.stop(STOP_SECONDS)
         self._server.shutdown()
         self._server.server_close()
+
+    def _watch(self) -> None:
+        while not self._over.wait(WATCH_SECONDS):
+            self._access.refresh()
+            for poller in self._pollers:
+                poller.watch()
 
     def _livez(self) -> tuple[bool, str]:
         if all(poller.progresses() for poller in self._pollers):

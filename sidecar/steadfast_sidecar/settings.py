@@ -60,7 +60,10 @@ class Key:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the sidecar runs with; ``database_url`` is empty where nothing names a database."""
+    """What the sidecar runs with; ``database_url`` is empty where nothing names a database.
+
+    The files of certificates and tokens are paths as text, empty for none; they are read by ``access``.
+    """
 
     handoff_dir: Path
     handoff_max_age: float
@@ -71,6 +74,10 @@ class Settings:
     consumer: str
     shutdown_linger: float
     log_format: str
+    tls_cert_file: str
+    tls_key_file: str
+    tls_client_ca_file: str
+    bearer_token_file: str
 
 
 def _seconds(low: float, high: float) -> Callable[[str], float]:
@@ -151,11 +158,30 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "shutdown_linger",
-        "5",
+        "30",
         _seconds(0, 600),
-        "seconds for which /metrics is served on after SIGTERM, so that the last counts are scraped",
+        "most seconds to wait after SIGTERM for the scrape that takes the last counts",
     ),
     Key("log_format", "text", _one_of("text", "json"), "form of the log lines on stderr: text or json"),
+    Key(
+        "tls_cert_file",
+        "",
+        str,
+        "PEM file of the server's certificate with its chain: serve HTTPS; re-read when it changes",
+    ),
+    Key("tls_key_file", "", str, "PEM file of that certificate's private key, without a passphrase"),
+    Key(
+        "tls_client_ca_file",
+        "",
+        str,
+        "PEM file of authorities: /metrics only for clients with a certificate of one of them",
+    ),
+    Key(
+        "bearer_token_file",
+        "",
+        str,
+        "file of tokens, one a line: /metrics only for clients that send one of them as bearer token",
+    ),
 )
 
 
@@ -172,6 +198,7 @@ def load(flags: Mapping[str, str | None], environ: Mapping[str, str] | None = No
             raise SettingsError(f"{origin}: {shown} is wrong: {error}") from error
     values["consumer"] = _checked_consumer(values["consumer"] or socket.gethostname())
     values["database_url"] = _database_url(values, environ)
+    _check_tls(values)
     return Settings(**values)
 
 
@@ -201,6 +228,17 @@ def _checked_consumer(text: str) -> str:
         return _name(text)
     except ValueError as error:
         raise SettingsError(f"--consumer: {text!r} is wrong: {error}") from error
+
+
+def _check_tls(values: Mapping[str, Any]) -> None:
+    for given, needed in (
+        ("tls_cert_file", "tls_key_file"),
+        ("tls_key_file", "tls_cert_file"),
+        ("tls_client_ca_file", "tls_cert_file"),
+    ):
+        if values[given] and not values[needed]:
+            key = next(key for key in KEYS if key.name == needed)
+            raise SettingsError(f"{key.flag}: not set, but --{given.replace('_', '-')} needs it: set it too")
 
 
 def _database_url(values: Mapping[str, Any], environ: Mapping[str, str]) -> str:

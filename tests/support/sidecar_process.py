@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.parser import text_string_to_metric_families
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator, Mapping
 
 PATIENCE_SECONDS = 60.0
@@ -27,21 +28,24 @@ PATIENCE_SECONDS = 60.0
 
 @dataclass
 class SidecarProcess:
-    """A started sidecar; ``log`` is its stderr so far."""
+    """A started sidecar; ``log`` is its stderr so far. With ``tls`` it is asked over HTTPS."""
 
     process: subprocess.Popen[bytes]
     log_file: Path
     port: int = 0
+    tls: ssl.SSLContext | None = None
 
     @property
     def log(self) -> str:
         return self.log_file.read_text()
 
     def get(self, path: str, **headers: str) -> tuple[int, str]:
-        """Return status and body."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
+        """Return status and body; ``headers`` are given with ``_`` for ``-``."""
+        scheme = "http" if self.tls is None else "https"
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(f"{scheme}://127.0.0.1:{self.port}{path}", headers=named)  # noqa: S310 - as below
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - http to loopback
+            with urllib.request.urlopen(request, timeout=10, context=self.tls) as answer:  # noqa: S310 - loopback
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -85,7 +89,9 @@ def parse(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     }
 
 
-def start_sidecar(*flags: str, environ: Mapping[str, str] | None = None) -> SidecarProcess:
+def start_sidecar(
+    *flags: str, environ: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None
+) -> SidecarProcess:
     """Start one that is ready; the caller ends it."""
     with tempfile.NamedTemporaryFile(prefix="steadfast-sidecar-", suffix=".log", delete=False) as log:
         command = [sys.executable, "-m", "steadfast_sidecar", "serve", "--listen", "127.0.0.1:0", *flags]
@@ -93,7 +99,7 @@ def start_sidecar(*flags: str, environ: Mapping[str, str] | None = None) -> Side
             key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "STEADFAST"))
         }
         started = subprocess.Popen(command, stderr=log, env={**inherited, **(environ or {})})
-    running = SidecarProcess(started, Path(log.name))
+    running = SidecarProcess(started, Path(log.name), tls=tls)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         found = re.search(r"serving metrics on port (\d+)", running.log)
@@ -108,9 +114,11 @@ def start_sidecar(*flags: str, environ: Mapping[str, str] | None = None) -> Side
 
 
 @contextlib.contextmanager
-def sidecar_process(*flags: str, environ: Mapping[str, str] | None = None) -> Iterator[SidecarProcess]:
+def sidecar_process(
+    *flags: str, environ: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None
+) -> Iterator[SidecarProcess]:
     """Start a sidecar and yield it when it is ready; killed and its log removed at the end."""
-    running = start_sidecar(*flags, environ=environ)
+    running = start_sidecar(*flags, environ=environ, tls=tls)
     try:
         yield running
     finally:

@@ -16,6 +16,7 @@ import pytest
 
 from airflow_steadfast.signals import Totals, outbox
 from steadfast_sidecar import exposition
+from steadfast_sidecar.pages import Site
 from steadfast_sidecar.server import Server
 from steadfast_sidecar.settings import Address
 from steadfast_sidecar.sources import Reading
@@ -126,16 +127,6 @@ def test_a_compressed_scrape(tmp_path):
             assert DECIDED in gzip.decompress(answer.read()).decode()
 
 
-def test_sigterm_is_an_orderly_end_after_the_linger(tmp_path):
-    lingering = [*flags(tmp_path)[:-1], "600"]
-    with sidecar_process(*lingering) as sidecar:
-        sidecar.process.terminate()
-        sidecar.await_status(503, "/readyz")
-        assert sidecar.get("/metrics")[0] == 200, "the last counts can be scraped"
-        assert sidecar.get("/livez")[0] == 200
-        assert sidecar.terminate() == 0, "a second signal ends the lingering"
-
-
 def test_json_logs_are_one_object_per_line(tmp_path):
     import json
 
@@ -155,7 +146,8 @@ def test_it_imports_neither_airflow_nor_a_kubernetes_client(tmp_path):
 
 def test_before_the_first_read_a_scrape_fails_instead_of_reading_zeros():
     tally = Tally()
-    with Server(Address("127.0.0.1", 0), exposition.registry(tally), {}, tally.was_read) as server:
+    site = Site(exposition.registry(tally), has_numbers=tally.was_read)
+    with Server(Address("127.0.0.1", 0), site) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/metrics"
         with pytest.raises(urllib.error.HTTPError, match="503"):
@@ -173,7 +165,7 @@ def test_an_empty_host_serves_both_families():
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("no IPv6 address here")
-    with Server(Address("", 0), exposition.registry(Tally()), {}) as server:
+    with Server(Address("", 0), Site(exposition.registry(Tally()))) as server:
         assert server.address_family == socket.AF_INET6
         for host in ("127.0.0.1", "::1"):
             socket.create_connection((host, server.server_port), timeout=10).close()
@@ -181,7 +173,7 @@ def test_an_empty_host_serves_both_families():
 
 def test_without_ipv6_an_empty_host_means_ipv4(monkeypatch):
     monkeypatch.setattr(socket, "has_ipv6", False)
-    with Server(Address("", 0), exposition.registry(Tally()), {}) as server:
+    with Server(Address("", 0), Site(exposition.registry(Tally()))) as server:
         assert server.address_family == socket.AF_INET
         socket.create_connection(("127.0.0.1", server.server_port), timeout=10).close()
 

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+
 import pytest
 
+from airflow_steadfast.signals import Totals
 from steadfast_sidecar import settings
 from steadfast_sidecar.cli import main
 from steadfast_sidecar.settings import AIRFLOW_URL_VARIABLE, Address, SettingsError
@@ -81,6 +85,53 @@ def test_the_printed_settings_hide_the_secret(capsys, monkeypatch):
     assert "hunter2" not in shown
     assert "database_url = (set, hidden)" in shown
     assert "listen = [::]:9109" in shown
+
+
+@pytest.mark.parametrize(
+    ("given", "needed"),
+    [
+        ("tls_cert_file", "tls_key_file"),
+        ("tls_key_file", "tls_cert_file"),
+        ("tls_client_ca_file", "tls_cert_file"),
+    ],
+)
+def test_half_a_tls_setting_names_the_other_half(given, needed):
+    flag, other = (f"--{name.replace('_', '-')}" for name in (given, needed))
+    with pytest.raises(SettingsError, match=f"^{other}: not set, but {flag} needs it"):
+        settings.load({given: "/some/file"}, {})
+
+
+def test_the_printed_settings_name_the_files_and_read_none_of_them(capsys):
+    files = ["--bearer-token-file", "/nonexistent/token", "--tls-cert-file", "/c", "--tls-key-file", "/k"]
+    assert main(["--print-config", *files]) == 0
+    assert "bearer_token_file = /nonexistent/token\n" in capsys.readouterr().out
+
+
+def test_a_check_of_sound_sources_passes(tmp_path, capsys):
+    with contextlib.closing(sqlite3.connect(tmp_path / "airflow.db")) as database:
+        database.execute(
+            "CREATE TABLE task_state_store (id INTEGER PRIMARY KEY, dag_run_id, task_id, map_index, key)"
+        )
+    Totals().configure(tmp_path)
+    arguments = ["--handoff-dir", str(tmp_path), "--database-url", f"sqlite:///{tmp_path}/airflow.db"]
+    assert main(["--check", *arguments]) == 0
+    assert capsys.readouterr().out == "access: ok (plain HTTP)\nhandoff: ok\noutbox: ok\n"
+
+
+def test_a_check_passes_before_the_scheduler_and_below_3_3_and_says_so(tmp_path, capsys):
+    arguments = ["--handoff-dir", str(tmp_path), "--database-url", f"sqlite:///{tmp_path}/airflow.db"]
+    assert main(["--check", *arguments]) == 0
+    said = capsys.readouterr().out
+    assert "handoff: not_yet: " in said
+    assert "outbox: no_state_store: " in said
+
+
+def test_a_check_tells_of_every_source_that_fails(tmp_path, capsys):
+    (tmp_path / "scheduler.json").write_text("{}")
+    assert main(["--check", "--handoff-dir", str(tmp_path), "--database-url", "mysql://u@h/d"]) == 1
+    said = capsys.readouterr().out
+    assert "handoff: malformed: " in said
+    assert "outbox: unsupported_database: " in said
 
 
 def test_a_wrong_setting_ends_the_command_with_status_2(capsys):
