@@ -11,7 +11,7 @@ addonsOnly: []
 install: [method]
 launchGuard: [mode, maxHoldSeconds, checkTimeoutSeconds, createRetrySeconds, inject]
 durablePod: [enabled]
-sidecar: [enabled, native, port, pollIntervalSeconds, resources, env, image, securityContext, databaseSecretName, databaseSecretKey]
+sidecar: [enabled, native, port, pollIntervalSeconds, resources, env, image, securityContext, databaseSecretName, databaseSecretKey, tlsSecretName, clientCaSecretName, bearerTokenSecretName, bearerTokenSecretKey]
 metrics: [scrapeAnnotations, podMonitor, prometheusRule]
 dashboards: [enabled, label, labelValue, annotations]
 workers: [metadataAccess]
@@ -88,6 +88,9 @@ databaseCleanup.enabled: the database would not be cleaned; run `airflow db clea
 {{- fail (printf "steadfast.launchGuard.inject: %q is unknown; use auto or off." (include "steadfast.offWord" .Values.steadfast.launchGuard.inject)) -}}
 {{- end -}}
 {{- if .Values.steadfast.enabled -}}
+{{- if and .Values.steadfast.sidecar.clientCaSecretName (not .Values.steadfast.sidecar.tlsSecretName) -}}
+{{- fail "steadfast.sidecar.clientCaSecretName: client certificates exist only over TLS; set steadfast.sidecar.tlsSecretName too." -}}
+{{- end -}}
 {{- if and .Values.steadfast.metrics.podMonitor.enabled (not .Values.steadfast.sidecar.enabled) (not .Values.steadfast.addonsOnly) -}}
 {{- fail "steadfast.metrics.podMonitor.enabled: there is nothing to scrape without steadfast.sidecar.enabled=true." -}}
 {{- end -}}

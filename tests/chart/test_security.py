@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 import pytest
 
+from steadfast_sidecar.settings import KEYS
 from tests.chart.render import ALL_ON, containers, default, environment, find, pod_template, pods, render
 
 SECRET_NAMES = {
@@ -116,6 +119,37 @@ def test_the_sidecar_holds_the_metadata_connection_alone_or_a_narrower_one():
     narrow = sidecar({"steadfast": {"sidecar": {"databaseSecretName": "reader"}}})
     assert not SECRET_NAMES & set(narrow)
     assert narrow["STEADFAST_DATABASE_URL"] == {"secretKeyRef": {"name": "reader", "key": "connection"}}
+
+
+def test_the_sidecar_alone_is_given_its_certificate_and_tokens_under_settings_that_it_knows():
+    own = {"tlsSecretName": "tls", "clientCaSecretName": "ca", "bearerTokenSecretName": "tokens"}
+    spec = find(render({"steadfast": {"sidecar": own}}), "Deployment", "airflow-scheduler")["spec"][
+        "template"
+    ]
+    secrets = {
+        volume["name"]
+        for volume in spec["spec"]["volumes"]
+        if volume.get("secret", {}).get("secretName") in own.values()
+    }
+    assert len(secrets) == 3
+    mounts = {
+        container["name"]: {
+            mount["mountPath"]: mount for mount in container["volumeMounts"] if mount["name"] in secrets
+        }
+        for container in containers(spec)
+    }
+    given = mounts.pop("steadfast-sidecar")
+    assert len(given) == 3
+    # A mount by subPath would never show a change of the Secret.
+    assert all(mount["readOnly"] and "subPath" not in mount for mount in given.values())
+    assert not any(mounts.values())
+    (sidecar,) = [container for container in containers(spec) if container["name"] == "steadfast-sidecar"]
+    known = {key.variable: key.name for key in KEYS}
+    variables = {name: text for name, text in environment(sidecar).items() if name.startswith("STEADFAST_")}
+    assert set(variables) <= set(known)
+    files = [text for name, text in variables.items() if known[name].endswith("_file")]
+    assert {str(PurePosixPath(text).parent) for text in files} == set(given)
+    assert len(files) == 4
 
 
 def test_task_and_scheduler_accounts_have_pod_rights_and_nothing_on_configmaps_or_secrets():

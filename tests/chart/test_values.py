@@ -47,6 +47,11 @@ def set_at(path, value):
             {"sidecar": {"enabled": False}, "metrics": {"podMonitor": {"enabled": True}}},
             "steadfast.metrics.podMonitor.enabled: there is nothing to scrape",
         ),
+        (
+            "steadfast.sidecar.clientCaSecretName",
+            "ca",
+            "steadfast.sidecar.clientCaSecretName: client certificates exist only over TLS",
+        ),
         ("steadfst.enabled", True, "'steadfst'"),
         ("scheduler.replica", 2, "'/scheduler'.*'replica'"),
         ("workers.kubernetes.resource", {}, "/workers/kubernetes'.*'resource'"),
