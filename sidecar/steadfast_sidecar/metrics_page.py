@@ -76,16 +76,26 @@ does not answer, `steadfast_record_errors_total` and the other workers' counters
 
 `steadfast_source_up` is 0 and the sidecar's log has one line with the reason; the last good numbers stay.
 
-| source | reason | what it means |
-|---|---|---|
-| handoff | `missing` | the scheduler has not started, runs without the patch, or the shared folder is not mounted |
-| handoff | `stale` | nobody has written for a minute: the scheduler is down, or its folder is read-only or full |
-| handoff | `unreadable`, `malformed` | the file cannot be read, or is not of a version that this sidecar knows |
-| outbox | `no_database`, `bad_url`, `no_driver`, `unsupported_database` | the connection's settings; MySQL is not read |
-| outbox | `database`, `database:<SQLSTATE>` | the database does not answer, or refuses |
-| outbox | `no_state_store` | Airflow below 3.3, or not migrated yet |
-| outbox | `state_store_changed` | an Airflow that is newer than this sidecar |
-| outbox | `no_tables` | the role may not create the tables: run `init-db` once (see `sidecar/README.md`) |
-| outbox | `clear_on_success` | Airflow removes events when their task succeeds: counts are lower bounds |
-| outbox | `custom_backend` | `[state_store] backend` keeps the store outside the database: nothing is counted |
+`steadfast_source_up` says whether the numbers are live, `steadfast_collector_errors_total` whether something breaks.
+They differ on purpose: a read that fails is counted each time, a condition that lasts until somebody changes the
+installation once when it begins (**once** below), and one that a sound installation may have never (**never**). A
+counter that rose for ever below Airflow 3.3 would hide what breaks there. What lasts is asked for every twelfth turn.
+An alert on `steadfast_source_up{{source="outbox"}}` leaves out the Airflow that has no task state store by
+`unless on (instance) steadfast_build_info{{airflow=~"2\\\\..*|3\\\\.[0-2]\\\\..*"}}`.
+
+| source | reason | counted | what it means |
+|---|---|---|---|
+| handoff | `not_yet` | never | the folder is there, the scheduler has not written yet: it starts, or runs without the patch |
+| handoff | `missing` | each | the shared folder is not mounted, or the file that was there is gone |
+| handoff | `stale` | never | nobody has written for a minute: the scheduler is down, or its folder is read-only or full |
+| handoff | `unreadable`, `malformed` | each | the file cannot be read, or is not of a version that this sidecar knows |
+| outbox | `no_database`, `bad_url`, `no_driver`, `unsupported_database` | once | the connection's settings; MySQL is not read |
+| outbox | `database`, `database:<SQLSTATE>` | each | the database does not answer, or refuses |
+| outbox | `no_state_store` | never | Airflow below 3.3, or not migrated yet: there is no store to read |
+| outbox | `state_store_changed` | once | an Airflow that is newer than this sidecar |
+| outbox | `no_tables` | once | the role may not create the tables: run `init-db` once (see `sidecar/README.md`) |
+| outbox | `clear_on_success` | never | Airflow removes events when their task succeeds: counts are lower bounds |
+| outbox | `custom_backend` | never | `[state_store] backend` keeps the store outside the database: nothing is counted |
+| both | `stalled` | once | a read did not come back within 20 s; the connection is cut off and the next read makes a new one |
+| both | `internal:<class>` | each | a bug: please report the log line |
 """

@@ -11,6 +11,7 @@ from airflow_steadfast import settings
 from airflow_steadfast.signals import catalogue
 from dashboards import generate as dashboards
 from steadfast_sidecar import metrics_page
+from steadfast_sidecar import settings as sidecar_settings
 from tests.chart import schema
 
 if TYPE_CHECKING:
@@ -31,16 +32,37 @@ A value that cannot be used is answered by one log line that names the key, its 
 <!-- written by `make generate` from provider_patch/airflow_steadfast/settings.py -->
 
 """
+_SIDECAR_HEAD = """
+## The sidecar
+
+A process of its own with settings of its own: a flag wins over its environment variable, which wins over
+the default. The chart sets what depends on it; others go into `steadfast.sidecar.env`. A value that cannot
+be used ends the process with status 2 and a line that names the key. `python -m steadfast_sidecar --check`
+tries them and the sources without serving; `--print-config` shows what is in force, secrets hidden.
+
+<!-- written by `make generate` from sidecar/steadfast_sidecar/settings.py -->
+
+| flag | variable | default | meaning |
+|---|---|---|---|
+"""
 _BEGIN, _END = "<!-- metrics:begin -->\n", "<!-- metrics:end -->\n"
 
 
 def texts() -> Iterator[tuple[Path, str]]:
     """Yield each generated text with its place; the dashboards have a command of their own."""
     yield ROOT / "docs" / "metrics.md", metrics_page.page()
-    yield ROOT / "docs" / "settings.md", _SETTINGS_HEAD + settings.markdown(settings.table())
+    yield ROOT / "docs" / "settings.md", _SETTINGS_HEAD + settings.markdown(settings.table()) + _sidecar()
     yield schema.TARGET, schema.compiled()
     readme = ROOT / "README.md"
     yield readme, _with_metrics(readme.read_text(encoding="utf-8"))
+
+
+def _sidecar() -> str:
+    rows = "".join(
+        f"| `{key.flag}` | `{key.variable}` | {f'`{key.default}`' if key.default else ''} | {key.help} |\n"
+        for key in sidecar_settings.KEYS
+    )
+    return _SIDECAR_HEAD + rows
 
 
 def _with_metrics(readme: str) -> str:

@@ -40,5 +40,6 @@ def test_the_schedulers_numbers_are_served_all_the_same(airflow_database, tmp_pa
         assert sidecar.get("/livez")[0] == 200
         assert sidecar.get("/readyz") == (200, "ok; down: outbox\n")
         assert sidecar.log.count("older than 3.3") == 1, "said once, not at each read"
+        assert sidecar.value("steadfast_collector_errors_total", source="outbox") == 0, "down, and no error"
         served = {name for name, _ in sidecar.metrics()}
         assert {metric.name for metric in catalogue.METRICS if metric.kind == "counter"} <= served
