@@ -37,7 +37,7 @@ class LastGood(Generic[T]):
         self.value = build(self._contents)
 
     def refresh(self) -> None:
-        """Take over what changed; one log line per change of state. Never raises FileError.
+        """Take over what changed; one log line per change of state. Never raises.
 
         Contents are compared, not times: Kubernetes changes a mounted Secret by a symbolic link.
         """
@@ -48,7 +48,7 @@ class LastGood(Generic[T]):
                 return
             # A pair that was caught half written does not fit together and is tried again.
             value = self._build(contents)
-        except FileError as error:
+        except Exception as error:
             self._report(str(error), changed=False)
             return
         self._contents, self.value = contents, value

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import ssl
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -45,6 +46,10 @@ class Authority:
         )
         signed = builder.add_extension(constraints, critical=True).add_extension(usage, critical=True)
         self.cert = signed.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    def trusting(self) -> ssl.SSLContext:
+        """Return a client's context that trusts this authority alone."""
+        return ssl.create_default_context(cadata=self.cert.decode())
 
     def issue(self, name: str) -> Pair:
         """Return a new pair."""

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 PATIENCE_SECONDS = 60.0
 
@@ -90,11 +90,14 @@ def parse(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 
 def start_sidecar(
-    *flags: str, environ: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None
+    *flags: str,
+    environ: Mapping[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+    program: Sequence[str] = ("-m", "steadfast_sidecar"),
 ) -> SidecarProcess:
-    """Start one that is ready; the caller ends it."""
+    """Start one that is ready; the caller ends it. ``program`` is what Python runs."""
     with tempfile.NamedTemporaryFile(prefix="steadfast-sidecar-", suffix=".log", delete=False) as log:
-        command = [sys.executable, "-m", "steadfast_sidecar", "serve", "--listen", "127.0.0.1:0", *flags]
+        command = [sys.executable, *program, "serve", "--listen", "127.0.0.1:0", *flags]
         inherited = {
             key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "STEADFAST"))
         }
@@ -115,10 +118,13 @@ def start_sidecar(
 
 @contextlib.contextmanager
 def sidecar_process(
-    *flags: str, environ: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None
+    *flags: str,
+    environ: Mapping[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+    program: Sequence[str] = ("-m", "steadfast_sidecar"),
 ) -> Iterator[SidecarProcess]:
     """Start a sidecar and yield it when it is ready; killed and its log removed at the end."""
-    running = start_sidecar(*flags, environ=environ, tls=tls)
+    running = start_sidecar(*flags, environ=environ, tls=tls, program=program)
     try:
         yield running
     finally:

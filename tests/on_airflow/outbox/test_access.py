@@ -144,6 +144,24 @@ def test_a_connection_that_falls_silent_is_cut_off(airflow_database):
 
 
 @needs_store
+def test_a_silent_database_costs_neither_a_scrape_nor_the_liveness(airflow_database):
+    airflow_database.write(outbox.event_key("identity_hit", 2))
+    with silent_proxy(airflow_database.server.port) as proxy:
+        url = f"postgresql://postgres@127.0.0.1:{proxy.port}/{airflow_database.name}"
+        flags = ["--database-url", url, "--poll-interval", "0.2", "--handoff-dir", "/nonexistent"]
+        with sidecar_process(*flags) as sidecar:
+            sidecar.await_value(1, "steadfast_reattach_identity_hits_total")
+            proxy.silent.set()
+            sidecar.await_value(0, "steadfast_source_up", source="outbox")
+            assert "source outbox is down (stalled)" in sidecar.log
+            assert sidecar.value("steadfast_reattach_identity_hits_total") == 1, "the last good number stays"
+            assert sidecar.get("/livez")[0] == 200
+            proxy.silent.clear()
+            airflow_database.write(outbox.event_key("identity_hit", 3))
+            sidecar.await_value(2, "steadfast_reattach_identity_hits_total")
+
+
+@needs_store
 def test_clear_on_success_is_named_and_what_is_there_is_counted(airflow_database):
     airflow_database.write(outbox.event_key("identity_hit", 2))
     environ = {

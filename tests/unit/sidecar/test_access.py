@@ -56,7 +56,7 @@ def secret(tmp_path):
 
 
 def context(*, trusts=OURS, shows=None, folder=None):
-    made = ssl.create_default_context(cadata=trusts.cert.decode())
+    made = trusts.trusting()
     if shows is not None:
         (folder / "client.pem").write_bytes(shows.cert + shows.key)
         made.load_cert_chain(folder / "client.pem")

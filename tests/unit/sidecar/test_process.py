@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -107,6 +108,40 @@ def test_sources_that_are_not_there_are_down_and_nothing_crashes(tmp_path):
         (tmp_path / "made").rename(tmp_path / "absent")
         sidecar.await_value(1, "steadfast_source_up", source="handoff")
         assert sidecar.log.count("source handoff") == 2
+
+
+HANGING = """
+import sys, threading
+from steadfast_sidecar import cli, poller, service
+from steadfast_sidecar.sources import HandoffSource
+poller.STALLED_AFTER_SECONDS, poller.STUCK_AFTER_SECONDS = 0.2, 2
+class Hanging:
+    name = "outbox"
+    def read(self):
+        threading.Event().wait()
+    def interrupt(self):
+        pass
+service.sources_of = lambda config: (HandoffSource(config.handoff_dir, 60), Hanging())
+sys.exit(cli.main())
+"""
+
+
+def test_a_read_that_nothing_can_cut_off_costs_the_liveness_and_no_scrape(tmp_path):
+    scheduler = Totals()
+    scheduler.configure(tmp_path)
+    scheduler.increment(DECIDED, 3)
+    scheduler.flush(force=True)
+    with sidecar_process(*flags(tmp_path), program=("-c", HANGING)) as sidecar:
+        sidecar.await_status(503, "/livez")
+        began = time.monotonic()
+        assert sidecar.value(DECIDED) == 3
+        assert time.monotonic() - began < 5
+        assert sidecar.value("steadfast_source_up", source="handoff") == 1
+        assert sidecar.value("steadfast_source_up", source="outbox") == 0
+        assert sidecar.value("steadfast_collector_errors_total", source="outbox") == 1
+        assert sidecar.get("/readyz") == (200, "ok; down: outbox\n")
+        assert sidecar.log.count("source outbox is down (stalled)") == 1
+        assert sidecar.terminate() == 0, "nor its end"
 
 
 def test_the_landing_page_and_a_wrong_path(tmp_path):
