@@ -44,8 +44,16 @@ class Authority:
             encipher_only=False,
             decipher_only=False,
         )
-        signed = builder.add_extension(constraints, critical=True).add_extension(usage, critical=True)
-        self.cert = signed.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        signed = (
+            builder.add_extension(constraints, critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(identifier, critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.cert = signed.public_bytes(serialization.Encoding.PEM)
+        # Python 3.13 and later verify strictly: both identifiers must be there.
+        self._identifier = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
 
     def trusting(self) -> ssl.SSLContext:
         """Return a client's context that trusts this authority alone."""
@@ -60,6 +68,7 @@ class Authority:
             _builder(_named(name), self._name, key.public_key())
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+            .add_extension(self._identifier, critical=False)
             .sign(self._key, hashes.SHA256())
         )
         return Pair(

@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,16 +104,28 @@ def start_sidecar(
         }
         started = subprocess.Popen(command, stderr=log, env={**inherited, **(environ or {})})
     running = SidecarProcess(started, Path(log.name), tls=tls)
+    try:
+        _await_ready(running)
+    except BaseException:
+        running.kill()
+        raise
+    return running
+
+
+def _await_ready(running: SidecarProcess) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
+    said = "nothing"
     while True:
         found = re.search(r"serving metrics on port (\d+)", running.log)
         if found:
             running.port = int(found[1])
-            with contextlib.suppress(OSError):
-                if running.get("/readyz")[0] == 200:
-                    return running
+            try:
+                if running.get("/readyz")[0] == HTTPStatus.OK:
+                    return
+            except OSError as error:
+                said = str(error)
         assert running.process.poll() is None, running.log
-        assert time.monotonic() < deadline, running.log
+        assert time.monotonic() < deadline, f"not ready, last answer {said}:\n{running.log}"
         time.sleep(0.05)
 
 
