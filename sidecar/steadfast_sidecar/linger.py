@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _TICK = 0.1
 """Seconds between two looks; an end need not be quicker."""
+_ON_ITS_WAY = 1.0
+"""Seconds in which a first scrape that is being answered when the end comes may still be noted."""
 
 
 class Linger:
@@ -32,13 +34,15 @@ class Linger:
     def wait(self, pollers: Sequence[Poller], signals: Iterable[signal.Signals], most: float) -> str:
         """Wait for every source to be read once more and for a scrape after that; say what ended it.
 
-        Ends after ``most`` seconds, at one of the (blocked) signals, and at once where nobody has ever
+        Ends after ``most`` seconds, at one of the (blocked) signals, and soon where nobody has ever
         scraped: no increase can be seen in a series with one sample.
         """
         begun = time.monotonic()
-        with self._lock:
-            if not self._taken:
+        while not self._last():
+            if time.monotonic() - begun >= min(most, _ON_ITS_WAY):
                 return "nobody scrapes"
+            if signal.sigtimedwait(signals, _TICK) is not None:
+                return "told a second time"
         for poller in pollers:
             poller.hurry()
         complete: float | None = None
