@@ -46,7 +46,7 @@ A container takes longer than that to start, and a pod that has started is not r
 """
 
 MOST_SELECTS = 2
-"""SELECTs of a loop after which its pods wait for the next one's, where loops are quick."""
+"""Checks of the queue in a loop after which its pods wait for the next one's, where loops are quick."""
 
 MOST_UNSEEN = 10_000
 """Created pods that are remembered while the database gives no answer; beyond it the oldest are let go."""
@@ -122,9 +122,8 @@ class Recheck:
         Not where the row says that the task may run in that very pod, or that another scheduler has the
         task instance, and so may have adopted the pod: the rule of every created pod.
         """
-        if entry.launch_id is None or entry.pod is None:
-            return
-        if verdict.row is None or not judge_created(entry.launch_id, verdict.row).fresh:
+        launch_id = entry.launch_id
+        if launch_id is not None and not (verdict.row and judge_created(launch_id, verdict.row).fresh):
             self.revoke_later(entry, verdict)
 
     def revoke_later(self, entry: Entry, verdict: Verdict) -> None:
@@ -162,7 +161,6 @@ class Recheck:
         """Ask about the oldest created pods; False where there was no answer, or none is asked for now."""
         if not self._backoff.due():
             return False
-        self._asked += 1
         batch = self._created[:MAX_IDS]
         try:
             rows = self._rows.read(row_keys(batch))

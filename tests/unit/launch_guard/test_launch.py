@@ -83,6 +83,20 @@ def test_a_key_stands_for_its_newest_launch_and_falls_back_to_the_one_before():
     book.forget("never heard of", second)
 
 
+def test_a_pod_is_that_of_any_launch_of_any_key():
+    book = LaunchBook()
+    assert not book.has_pod(POD)
+    book.begin("key", entry())
+    assert not book.has_pod(POD)
+    of_pod = entry(pod=POD)
+    book.begin("another", of_pod)
+    book.begin("another", entry())
+    assert book.has_pod(POD)
+    assert not book.has_pod(PodRef("airflow", "worker-b"))
+    book.forget("another", of_pod)
+    assert not book.has_pod(POD)
+
+
 def test_a_launch_that_begins_again_is_current_and_kept_once():
     book = LaunchBook()
     first, second = entry(), entry()

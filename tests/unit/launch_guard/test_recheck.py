@@ -211,6 +211,19 @@ def test_without_an_answer_the_pods_are_counted_and_looked_at_later(reason, worl
     assert len(world.asked) == 2
 
 
+def test_no_answer_is_told_of_with_its_reason_and_so_is_the_next_answer(world, caplog):
+    world.create("a")
+    world.error = SnapshotError("timeout", "it was late")
+    with caplog.at_level(logging.INFO, "airflow_steadfast.launch_guard"):
+        world.loop()
+        world.error, world.now = None, world.now + 1
+        world.loop()
+    assert [record.getMessage() for record in caplog.records] == [
+        "The check after creation gets no answer, created pods are looked at later: it was late",
+        "The check after creation gets answers again",
+    ]
+
+
 def test_a_database_that_does_not_answer_is_left_alone_for_longer_and_longer(world):
     world.create("a")
     world.error = SnapshotError("timeout", "late")
@@ -218,6 +231,22 @@ def test_a_database_that_does_not_answer_is_left_alone_for_longer_and_longer(wor
         world.loop()
         world.now += 0.5
     assert len(world.asked) == 5  # at 0, 1, 3, 7 and 15 of 20 seconds
+
+
+def test_after_a_failure_of_our_own_the_rest_waits_for_the_next_loop(world):
+    world.create(*(str(number) for number in range(MAX_IDS + 2)))
+    world.error = ValueError("odd")
+    world.loop()
+    world.error = None
+    world.loop()
+    assert [len(keys) for keys in world.asked] == [MAX_IDS, 2]
+
+
+def test_a_wanted_pod_is_judged_by_its_launch(world):
+    world.create("wanted", "a")
+    world.gone = {"a"}
+    assert world.loop() == ["a"]
+    assert total("launch_check_errors_total", reason="internal_error") == 0
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), SnapshotError("internal_error", "odd")])
@@ -335,6 +364,7 @@ def test_a_pod_to_be_revoked_later_is_so_whatever_its_row_says(world):
 @pytest.mark.parametrize("more", [{"launch_id": None}, {"pod": None}])
 def test_a_dropped_launch_that_made_no_pod_leaves_nothing_to_revoke(more, world):
     world.recheck.void(entry_of("a", **more), Verdict("superseded"))
+    world.recheck.void(entry_of("a", **more), Verdict("superseded", FRESH._replace(queued_dttm=LATER)))
     world.recheck.revoke_later(entry_of("a", **more), Verdict("superseded"))
     assert world.loop() == []
 

@@ -114,12 +114,15 @@ def test_no_select_grows_beyond_its_limit(world):
     assert [len(keys) for keys in world.rows.asked] == [MAX_IDS, MAX_IDS, 3]
 
 
-def test_without_an_answer_the_created_pods_are_still_to_be_looked_at(world):
+def test_without_an_answer_the_created_pods_are_still_to_be_looked_at(world, caplog):
     world.create("a")
     world.rows.gone = {"a"}
     world.rows.down = True
     with pytest.raises(SnapshotError):
         world.queue_rows.read(["b"])
+    assert caplog.messages == [
+        "The check after creation gets no answer, created pods are looked at later: down"
+    ]
     world.rows.down = False
     world.recheck.end_loop()
     assert world.revoker.pods == []  # a second try in the same loop would only take its time again
@@ -180,6 +183,22 @@ def test_no_pod_waits_for_a_slow_loop(quick):
     quick.create("a")
     quick.recheck.end_loop(asked_next=True)
     assert quick.rows.asked == [["a"]]
+
+
+def test_pods_wait_at_the_end_of_a_loop_that_is_just_quick_enough(quick):
+    quick.create("a")
+    quick.now += SOON
+    quick.recheck.end_loop(asked_next=True)
+    assert quick.rows.asked == []
+
+
+def test_a_loop_that_has_asked_once_may_ask_again(quick):
+    for _ in range(2):
+        quick.recheck.begin_loop()
+        quick.queue_rows.read(["a"])
+        quick.create("a")
+        quick.recheck.end_loop()
+    assert quick.rows.asked == [["a"]] * 4
 
 
 def test_no_pod_waits_at_the_end_of_a_slow_loop(quick):
