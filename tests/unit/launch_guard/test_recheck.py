@@ -237,6 +237,7 @@ def test_after_a_failure_of_our_own_the_rest_waits_for_the_next_loop(world):
     world.create(*(str(number) for number in range(MAX_IDS + 2)))
     world.error = ValueError("odd")
     world.loop()
+    assert len(world.asked) == 1
     world.error = None
     world.loop()
     assert [len(keys) for keys in world.asked] == [MAX_IDS, 2]
