@@ -8,8 +8,8 @@ The steps without a cluster run in lanes, side by side; a step's output is shown
 The cluster of ``test`` starts in the background meanwhile.
 
 ``test`` runs the newest pair whole and the matrix's suites (unit, on Airflow, the launch guard's on a
-kube-apiserver) of one older pair, whose turn it is by the number of commits; ``PAIR=`` fixes it. ``test-all`` runs the suites of every pair, faults, soak and
-benchmarks.
+kube-apiserver) of one older pair, whose turn it is by the number of commits; ``PAIR=`` fixes it.
+``test-all`` runs the suites of every pair, faults, soak and benchmarks.
 """
 
 from __future__ import annotations
