@@ -25,6 +25,7 @@ __all__ = [
     "needs_requeue",
     "needs_two_launches_of_a_key",
     "play",
+    "set_quota",
     "states",
     "submit",
     "task_ids",
@@ -115,3 +116,19 @@ def creates(cluster: ApiServer, namespace: str) -> list[int]:
         for request in cluster.requests()
         if request.verb == "create" and request.namespace == namespace
     ]
+
+
+def set_quota(cluster: ApiServer, namespace: str, allowed: int) -> None:
+    """A ResourceQuota with the status that the controller would give it; no controller runs here."""
+    from kubernetes.client import models as k8s
+
+    api = cluster.client()
+    hard = {"pods": str(allowed)}
+    quota = k8s.V1ResourceQuota(
+        metadata=k8s.V1ObjectMeta(name="workers"), spec=k8s.V1ResourceQuotaSpec(hard=hard)
+    )
+    if not api.list_namespaced_resource_quota(namespace).items:
+        api.create_namespaced_resource_quota(namespace, quota)
+    quota.status = k8s.V1ResourceQuotaStatus(hard=hard, used={"pods": "0"})
+    api.patch_namespaced_resource_quota("workers", namespace, quota)
+    api.patch_namespaced_resource_quota_status("workers", namespace, quota)
