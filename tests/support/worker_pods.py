@@ -39,8 +39,10 @@ RUNNING_KEYS_WAIT = "if key in self.running:" in inspect.getsource(base_executor
 needs_two_launches_of_a_key = pytest.mark.skipif(
     RUNNING_KEYS_WAIT, reason="before Airflow 3.1 no launch of a key is queued while another is running"
 )
+HAS_REQUEUE = hasattr(KubernetesExecutor, "_is_pre_execution_failure")
+"""Whether the provider queues a launch again whose pod died before its task began (10.20)."""
 needs_requeue = pytest.mark.skipif(
-    not hasattr(KubernetesExecutor, "_is_pre_execution_failure"),
+    not HAS_REQUEUE,
     reason="before provider 10.20 a pod that dies before its task begins fails the task",
 )
 

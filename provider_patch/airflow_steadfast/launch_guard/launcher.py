@@ -41,7 +41,7 @@ def wrap(executor: Any, creation: Creation) -> None:
     """Wrap the launcher of a started executor."""
     launcher = executor.kube_scheduler
     wrapped = _Launcher(executor, creation)
-    naming.install(sys.modules.get(type(launcher).__module__))
+    naming.install(naming.module_of(type(launcher)))
     launcher.run_next = wrapped.run_next
     for name in ("run_pod_async", "_build_pod_request", "run_next_batch"):
         if hasattr(launcher, name):
