@@ -35,7 +35,7 @@ test-all: ## Everything in `make test`, every supported pair, faults, soak, benc
 	@$(PYTHON) -m tests.support.tiers test-all
 
 .PHONY: matrix
-matrix: env ## The unit and on-Airflow suites on every supported pair, or on PAIR=3.0.6+10.8.2; writes docs/matrix.md
+matrix: env ## The suites (unit, on Airflow, the guard on an API server) on every supported pair, or on PAIR=3.0.6+10.8.2; writes docs/matrix.md
 	@$(RUN)/python -m tests.support.matrix $(PAIR)
 
 .PHONY: pairs

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_utils import AirflowKubernetesScheduler
 from kubernetes.client.rest import ApiException
 
 from tests.support import airflow_lines
@@ -13,26 +14,27 @@ from tests.support import airflow_lines
 _CLIENT_GETTERS = ("_get_executor_kube_client", "get_kube_client")
 
 
-class RecordingScheduler:
-    """Stands in for ``AirflowKubernetesScheduler``: records what it was asked to launch.
+class RecordingScheduler(AirflowKubernetesScheduler):  # type: ignore[misc]  # Airflow's, Any here
+    """An ``AirflowKubernetesScheduler`` that asks no server: it records what it was asked to launch.
 
     ``answers`` are raised in turn by ``run_next``; None launches. When they are used up, all launch.
     """
 
-    def __init__(self, **_: Any) -> None:
+    def __init__(self, *, kube_client: Any, **_: Any) -> None:
+        self.kube_client = kube_client
         self.launched: list[Any] = []
         self.answers: list[Exception | None] = []
         self.ended = False
 
-    def run_next(self, job: Any) -> None:
+    def run_next(self, next_job: Any) -> None:
         answer = self.answers.pop(0) if self.answers else None
         if answer is not None:
             raise answer
-        self.launched.append(job)
+        self.launched.append(next_job)
 
-    def run_next_batch(self, jobs: list[Any]) -> list[tuple[Any, Exception | None]]:
-        self.launched.extend(jobs)
-        return [(job, None) for job in jobs]
+    def run_next_batch(self, next_jobs: list[Any]) -> list[tuple[Any, Exception | None]]:
+        self.launched.extend(next_jobs)
+        return [(job, None) for job in next_jobs]
 
     @property
     def launched_ids(self) -> list[str]:
@@ -44,7 +46,7 @@ class RecordingScheduler:
     def terminate(self) -> None:
         self.ended = True
 
-    def delete_pod(self, **_: Any) -> None:
+    def delete_pod(self, pod_name: str, namespace: str) -> None:
         """There is none."""
 
     patch_pod_revoked = patch_pod_executor_done = delete_pod

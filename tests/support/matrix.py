@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit and the on-Airflow suites on every supported pair, each in its own environment.
+"""The suites of ``tree.suites`` on every supported pair, each in its own environment.
 
     python -m tests.support.matrix                every pair; writes docs/matrix.md
     python -m tests.support.matrix 3.0.6+10.8.2   the named pairs only
@@ -12,6 +12,7 @@ is 1.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from tests.support import matrix_page, tree
+from tests.support import apiserver, matrix_page, tree
 from tests.support.environment import BUILD, ROOT, MissingError, ensure
 from tests.support.matrix_page import Result, merged
 from tests.support.pairs import PAIRS, Pair, UnknownPairError, find
@@ -70,6 +71,7 @@ def _run_suite(pair: Pair, suite: Suite, folder: Path) -> Result:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.unlink(missing_ok=True)
     _say(f"{name}: ... ({log.relative_to(ROOT)})")
+    _have(suite.programs)
     started = time.monotonic()
     code = _pytest(folder, suite.path, log, report)
     seconds = time.monotonic() - started
@@ -81,6 +83,13 @@ def _run_suite(pair: Pair, suite: Suite, folder: Path) -> Result:
     if not result.passed:
         _say(_tail(log))
     return result
+
+
+def _have(programs: tuple[str, ...]) -> None:
+    """Build what a suite's tests start. What cannot be built is told by the tests, which need it."""
+    for name in programs:
+        with contextlib.suppress(RuntimeError):
+            apiserver.program(name)
 
 
 def _pytest(folder: Path, path: str, log: Path, report: Path) -> int:

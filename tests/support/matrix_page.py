@@ -17,10 +17,11 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "matrix.md"
 _HEAD = """\
 # Matrix: the suites on every supported pair
 
-The unit and the on-Airflow suites (real PostgreSQL, the pair's own Airflow and provider) in an
-environment for each pair, pinned in `requirements/`. Every pair of the table resolves and installs as
-it is. A later run of `make matrix` repeats a suite only where it did not pass with the files that it
-reads as they are; the commit is that of a pair's last run suite, "+" marks files that differed from it.
+The unit suite, the on-Airflow suites (real PostgreSQL, the pair's own Airflow and provider) and the
+launch guard's on a real kube-apiserver, in an environment for each pair, pinned in `requirements/`.
+Every pair of the table resolves and installs as it is. A later run of `make matrix` repeats a suite only
+where it did not pass with the files that it reads as they are; the commit is that of a pair's last run
+suite, "+" marks files that differed from it.
 
 <!-- written by `make matrix` -->
 

@@ -7,9 +7,9 @@ one run tells everything; the table at the end says what failed and where to loo
 The steps without a cluster run in lanes, side by side; a step's output is shown when it has ended.
 The cluster of ``test`` starts in the background meanwhile.
 
-``test`` runs the newest pair whole and the unit and on-Airflow suites of one older pair, whose turn it is by
-the number of commits; ``PAIR=`` fixes it. ``test-all`` runs the suites of every pair, faults, soak and
-benchmarks.
+``test`` runs the newest pair whole and the matrix's suites (unit, on Airflow, the launch guard's on a
+kube-apiserver) of one older pair, whose turn it is by the number of commits; ``PAIR=`` fixes it.
+``test-all`` runs the suites of every pair, faults, soak and benchmarks.
 """
 
 from __future__ import annotations

@@ -17,18 +17,24 @@ if TYPE_CHECKING:
     from tests.support.pairs import Pair
 
 _ON_AIRFLOW = "tests/on_airflow"
+_APISERVER = "tests/apiserver"
 _PATCH = "provider_patch/airflow_steadfast"
 _CODE = ("provider_patch", "sidecar", "pyproject.toml")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Tests that are run together, and what they read: files and folders, without the ``unread`` ones."""
+    """Tests that are run together, and what they read: files and folders, without the ``unread`` ones.
+
+    ``programs`` are built before the tests run, where they are not there: the first build takes longer
+    than a test may.
+    """
 
     name: str
     path: str
     reads: tuple[str, ...]
     unread: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
 
 
 # the halves do not import each other, which import-linter holds
@@ -41,16 +47,31 @@ _UNREAD = {
 
 
 def suites() -> tuple[Suite, ...]:
-    """Return the suites of every pair: the unit tests, then each part of the tests on a real Airflow."""
+    """Return the suites of every pair.
+
+    The unit tests, each part of the tests on a real Airflow, and the launch guard's on a real
+    kube-apiserver: how a worker pod is built and created differs from provider to provider.
+    """
     everything = (*_CODE, "chart", "dashboards", "tests", "Makefile")
-    unit = Suite("unit", "tests/unit", everything, (_ON_AIRFLOW, "tests/apiserver"))
+    unit = Suite("unit", "tests/unit", everything, (_ON_AIRFLOW, _APISERVER))
     parts = sorted(path for path in (ROOT / _ON_AIRFLOW).iterdir() if any(path.glob("test_*.py")))
-    return (unit, *(_part(path.name) for path in parts))
+    return (unit, *(_part(path.name) for path in parts), _on_apiserver("launch_guard"))
 
 
 def _part(name: str) -> Suite:
     folder = f"{_ON_AIRFLOW}/{name}"
     return Suite(name, folder, (*_CODE, "tests/support", folder), _UNREAD.get(name, ()))
+
+
+def _on_apiserver(name: str) -> Suite:
+    folder = f"{_APISERVER}/{name}"
+    return Suite(
+        f"apiserver-{name}",
+        folder,
+        (*_CODE, "tests/support", folder),
+        _UNREAD.get(name, ()),
+        programs=("etcd", "kube-apiserver"),
+    )
 
 
 def digest(pair: Pair, suite: Suite) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "needs_requeue",
     "needs_two_launches_of_a_key",
     "play",
+    "set_quota",
     "states",
     "submit",
     "task_ids",
@@ -38,8 +39,10 @@ RUNNING_KEYS_WAIT = "if key in self.running:" in inspect.getsource(base_executor
 needs_two_launches_of_a_key = pytest.mark.skipif(
     RUNNING_KEYS_WAIT, reason="before Airflow 3.1 no launch of a key is queued while another is running"
 )
+HAS_REQUEUE = hasattr(KubernetesExecutor, "_is_pre_execution_failure")
+"""Whether the provider queues a launch again whose pod died before its task began (10.20)."""
 needs_requeue = pytest.mark.skipif(
-    not hasattr(KubernetesExecutor, "_is_pre_execution_failure"),
+    not HAS_REQUEUE,
     reason="before provider 10.20 a pod that dies before its task begins fails the task",
 )
 
@@ -115,3 +118,19 @@ def creates(cluster: ApiServer, namespace: str) -> list[int]:
         for request in cluster.requests()
         if request.verb == "create" and request.namespace == namespace
     ]
+
+
+def set_quota(cluster: ApiServer, namespace: str, allowed: int) -> None:
+    """A ResourceQuota with the status that the controller would give it; no controller runs here."""
+    from kubernetes.client import models as k8s
+
+    api = cluster.client()
+    hard = {"pods": str(allowed)}
+    quota = k8s.V1ResourceQuota(
+        metadata=k8s.V1ObjectMeta(name="workers"), spec=k8s.V1ResourceQuotaSpec(hard=hard)
+    )
+    if not api.list_namespaced_resource_quota(namespace).items:
+        api.create_namespaced_resource_quota(namespace, quota)
+    quota.status = k8s.V1ResourceQuotaStatus(hard=hard, used={"pods": "0"})
+    api.patch_namespaced_resource_quota("workers", namespace, quota)
+    api.patch_namespaced_resource_quota_status("workers", namespace, quota)

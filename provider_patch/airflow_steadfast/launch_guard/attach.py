@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from airflow_steadfast import capabilities, settings, signals
+from airflow_steadfast.launch_guard import seams
 from airflow_steadfast.launch_guard.guard import Guard
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def attach(executor: Any, stock: type[Any]) -> Guard | None:
         return _attach(executor, stock)
     except Exception:
         log.exception("The launch guard is not active, the executor works natively")
+        with contextlib.suppress(Exception):
+            seams.stock_methods(executor, stock)
         with contextlib.suppress(Exception):
             _publish("native", active=False)
         return None
@@ -50,12 +53,14 @@ def _attach(executor: Any, stock: type[Any]) -> Guard | None:
         _publish("off", active=True)
         return None
     support = capabilities.launch_guard(stock, found, allow_untested=chosen.allow_untested)
-    if not support.active:
+    reason = support.reason or seams.missing(executor, stock)
+    if reason:
         log.log(
             logging.ERROR if chosen.launch_guard == "enforce" else logging.WARNING,
             "The launch guard is not active, the executor works natively: %s",
-            support.reason,
+            reason,
         )
+        seams.stock_methods(executor, stock)
         _publish("native", active=False)
         return None
     mode = "observe" if chosen.launch_guard == "observe" else "enforce"

@@ -41,7 +41,7 @@ def wrap(executor: Any, creation: Creation) -> None:
     """Wrap the launcher of a started executor."""
     launcher = executor.kube_scheduler
     wrapped = _Launcher(executor, creation)
-    naming.install(sys.modules.get(type(launcher).__module__))
+    naming.install(naming.module_of(type(launcher)))
     launcher.run_next = wrapped.run_next
     for name in ("run_pod_async", "_build_pod_request", "run_next_batch"):
         if hasattr(launcher, name):
@@ -49,20 +49,83 @@ def wrap(executor: Any, creation: Creation) -> None:
 
 
 def look(executor: Any, queue: GuardedQueue, dress: Callable[[Entry, Any], None]) -> None:
-    """Show ``dress`` each pod that is built, and change nothing else; from provider 10.21 on."""
-    launcher = executor.kube_scheduler
-    build = getattr(launcher, "_build_pod_request", None)
-    if build is None:
-        return
+    """Show ``dress`` the pod of each launch before its creation, and change nothing else.
 
-    def build_and_look(next_job: Any) -> Any:
-        pod = build(next_job)
-        entry = queue.entry_of(next_job)
-        if entry is not None:
-            dress(entry, pod)
+    What ``dress`` noted of a pod that was not created then is taken back.
+    """
+    launcher = executor.kube_scheduler
+    looking = _Looking(launcher, queue, dress)
+    launcher.run_next = looking.run_next
+    if hasattr(launcher, "_build_pod_request"):
+        launcher._build_pod_request = looking.build_pod_request  # noqa: SLF001 - the stock seam
+    else:
+        launcher.run_pod_async = looking.run_pod_async
+    if hasattr(launcher, "run_next_batch"):
+        launcher.run_next_batch = looking.run_next_batch
+
+
+class _Looking:
+    """The wrapped methods of a guard that only observes; they keep the signatures of the provider's."""
+
+    def __init__(self, launcher: Any, queue: GuardedQueue, dress: Callable[[Entry, Any], None]) -> None:
+        self._queue = queue
+        self._dress = dress
+        self._native_run_next = launcher.run_next
+        self._native_run_pod_async = getattr(launcher, "run_pod_async", None)
+        self._native_build = getattr(launcher, "_build_pod_request", None)
+        self._native_batch = getattr(launcher, "run_next_batch", None)
+        self._running: Any = None
+
+    def run_next(self, next_job: Any) -> None:
+        """Create the pod of one job."""
+        self._running = next_job
+        try:
+            self._native_run_next(next_job)
+        except Exception:
+            self._not_created(next_job)
+            raise
+        finally:
+            self._running = None
+
+    def run_pod_async(self, pod: Any, **request: Any) -> Any:
+        """Send the create of one pod; providers before 10.21 build it within ``run_next``."""
+        if self._native_run_pod_async is None:
+            raise AttributeError("run_pod_async")
+        self._look_at(self._running, pod)
+        return self._native_run_pod_async(pod, **request)
+
+    def build_pod_request(self, next_job: Any) -> Any:
+        """Build the pod of one job."""
+        if self._native_build is None:
+            raise AttributeError("_build_pod_request")
+        pod = self._native_build(next_job)
+        self._look_at(next_job, pod)
         return pod
 
-    launcher._build_pod_request = build_and_look  # noqa: SLF001 - the stock seam
+    def run_next_batch(self, next_jobs: list[Any]) -> list[tuple[Any, Exception | None]]:
+        """Create the pods of a batch."""
+        if self._native_batch is None:
+            raise AttributeError("run_next_batch")
+        try:
+            results: list[tuple[Any, Exception | None]] = self._native_batch(next_jobs)
+        except Exception:
+            for job in next_jobs:
+                self._not_created(job)
+            raise
+        for job, error in results:
+            if error is not None:
+                self._not_created(job)
+        return results
+
+    def _look_at(self, job: Any, pod: Any) -> None:
+        entry = self._queue.entry_of(job)
+        if entry is not None:
+            self._dress(entry, pod)
+
+    def _not_created(self, job: Any) -> None:
+        entry = self._queue.entry_of(job)
+        if entry is not None:
+            entry.pod_lacks_patch = False
 
 
 class _Launcher:

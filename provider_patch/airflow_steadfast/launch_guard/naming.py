@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -57,6 +58,12 @@ def deriving(wanted: Derivation) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def module_of(launcher: type[Any]) -> Any | None:
+    """Return the module with the naming function that a launcher of this class uses; None without one."""
+    modules = (sys.modules.get(cls.__module__) for cls in launcher.__mro__)
+    return next((module for module in modules if hasattr(module, SEAM)), None)
 
 
 def install(module: Any) -> bool:

@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-
 import pytest
-from kubernetes.client import models as k8s
 
-from airflow_steadfast import settings, signals
-from airflow_steadfast.launch_guard import worker_pod
-from tests.support.worker_pods import RUNNING_KEYS_WAIT, creates, submit, task_ids
+from airflow_steadfast import signals
+from tests.support.worker_pods import RUNNING_KEYS_WAIT, creates, set_quota, submit, task_ids
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.airflow, pytest.mark.postgres]
 
@@ -40,20 +36,6 @@ def test_both_creation_paths_are_guarded(concurrent, tasks, start_executor, pods
     tasks.change(ids[:3], state="success")
     executor.heartbeat()
     assert task_ids(pods()) == ["task_3", "task_4"]
-
-
-def set_quota(cluster, namespace, allowed):
-    """A ResourceQuota with the status that the controller would give it; no controller runs here."""
-    api = cluster.client()
-    hard = {"pods": str(allowed)}
-    quota = k8s.V1ResourceQuota(
-        metadata=k8s.V1ObjectMeta(name="workers"), spec=k8s.V1ResourceQuotaSpec(hard=hard)
-    )
-    if not api.list_namespaced_resource_quota(namespace).items:
-        api.create_namespaced_resource_quota(namespace, quota)
-    quota.status = k8s.V1ResourceQuotaStatus(hard=hard, used={"pods": "0"})
-    api.patch_namespaced_resource_quota("workers", namespace, quota)
-    api.patch_namespaced_resource_quota_status("workers", namespace, quota)
 
 
 def test_what_a_quota_refused_and_a_user_cleared_gets_no_pod(tasks, start_executor, pods, cluster, namespace):
@@ -91,57 +73,3 @@ def test_a_requeue_by_the_same_scheduler_makes_one_pod(stock, tasks, start_execu
         executor.trigger_tasks(100)
     executor.heartbeat()
     assert len(pods()) == (2 if stock and not RUNNING_KEYS_WAIT else 1)
-
-
-MOUNTED = """
-apiVersion: v1
-kind: Pod
-metadata: {name: template}
-spec:
-  restartPolicy: Never
-  containers:
-    - name: base
-      image: "docker.io/apache/airflow:3.3.2"
-      env: [{name: PYTHONPATH, value: /opt/steadfast}]
-      volumeMounts: [{name: code, mountPath: /opt/steadfast}]
-  volumes: [{name: code, configMap: {name: code}}]
-"""
-
-
-@pytest.mark.parametrize("inject", ["auto", "off"])
-def test_a_pod_of_another_template_is_given_the_patch_or_counted(
-    inject, concurrent, tasks, start_executor, pods, monkeypatch, tmp_path
-):
-    monkeypatch.setattr(worker_pod, "mounted_root", lambda: PurePosixPath("/opt/steadfast"))
-    monkeypatch.setenv("AIRFLOW__STEADFAST__INJECT", inject)
-    settings.reset()
-    (tmp_path / "mounted.yaml").write_text(MOUNTED)
-    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE", str(tmp_path / "mounted.yaml"))
-    executor = start_executor()
-    (order,) = tasks.queue(tasks.run()[:1])
-    order.ti.executor_config = {"pod_template_file": str(tmp_path / "template.yaml")}
-    submit(executor, [order])
-    executor.heartbeat()
-    (pod,) = pods()
-    assert worker_pod.carries_patch(pod, PurePosixPath("/opt/steadfast")) is (inject == "auto")
-    assert total("worker_pods_unpatched_total") == (0 if inject == "auto" else 1)
-
-
-@pytest.mark.parametrize("mounted", [True, False])
-def test_pods_of_a_template_without_the_patch_are_counted_when_created(
-    mounted, tasks, start_executor, pods, cluster, namespace, monkeypatch, tmp_path
-):
-    monkeypatch.setattr(worker_pod, "mounted_root", lambda: PurePosixPath("/opt/steadfast"))
-    if mounted:
-        (tmp_path / "mounted.yaml").write_text(MOUNTED)
-        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE", str(tmp_path / "mounted.yaml"))
-    executor = start_executor()
-    ids = tasks.run()
-    submit(executor, tasks.queue(ids[:2]))
-    set_quota(cluster, namespace, 0)
-    executor.heartbeat()
-    assert total("worker_pods_unpatched_total") == 0
-    set_quota(cluster, namespace, 2)
-    executor.heartbeat()
-    assert len(pods()) == 2
-    assert total("worker_pods_unpatched_total") == (0 if mounted else 2)

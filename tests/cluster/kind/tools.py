@@ -55,7 +55,7 @@ def on_path(name: str, words: tuple[str, ...], at_least: tuple[int, ...], paths:
 def link(paths: Paths, name: str, target: str | Path) -> Path:
     """Have ``name`` in the tools folder be ``target``. Idempotent, never seen half-made."""
     paths.bin.mkdir(parents=True, exist_ok=True)
-    draft = paths.bin / f".{name}"
+    draft = paths.bin / f".{name}-{os.getpid()}"  # two pairs of the matrix may ask for one tool at once
     draft.unlink(missing_ok=True)
     draft.symlink_to(target)
     return draft.replace(paths.bin / name)

@@ -3,6 +3,7 @@
 
 Airflow is started once with an undamaged copy; a fork of that process loads a copy with one module
 damaged through Airflow's own policy loader, constructs the executor and imports the operator.
+What a damaged or other provider does is in ``test_seams``.
 """
 
 from __future__ import annotations

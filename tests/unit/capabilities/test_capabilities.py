@@ -41,8 +41,15 @@ class Seams:
     def revoke_task(self, *, ti): ...
     def _flush_task_queue(self): ...
     def log_task_event(self, *, event, extra, ti_key): ...
+    def adopt_launched_task(self, kube_client, pod, tis_to_flush_by_key): ...
+    def _change_state(self, results, session=None): ...
+    def fail(self, key, info=None): ...
     def sync(self):
-        self.task_queue.get_nowait()
+        self._change_state(self.task_queue.get_nowait())
+
+
+def methods(cls):
+    return {name: method for name, method in vars(cls).items() if callable(method)}
 
 
 def guard(cls, allow_untested=False, versions=None):
@@ -64,12 +71,38 @@ def test_airflow_2_is_guarded_too():
     [
         ("revoke_task", None, "no method revoke_task"),
         ("execute_async", lambda self, key, queue: None, "no parameter command"),
+        ("execute_async", 5, "no readable signature"),
         ("sync", lambda self: None, "task_queue"),
+        (
+            "sync",
+            lambda self: self.task_queue.get_nowait(),
+            "Other.sync does not hand results to _change_state",
+        ),
+        ("adopt_launched_task", None, "no method adopt_launched_task"),
+        (
+            "adopt_launched_task",
+            lambda self, kube_client, pod, tis_to_flush_by_key, session: None,
+            "asks for a parameter session",
+        ),
+        ("_should_create_pod_for_job", lambda self: None, "no parameter task"),
+        ("_alive_other_scheduler_job_ids", lambda self, since: None, "asks for a parameter since"),
     ],
 )
 def test_a_seam_that_does_not_match_is_named(name, method, said):
-    other = type("Other", (Seams,), {name: method})
+    other = type("Other", (), {**methods(Seams), name: method})
     assert said in guard(other, allow_untested=True).reason
+
+
+def test_a_method_that_only_the_base_class_has_is_no_seam():
+    base = type("Base", (Seams,), {"__module__": "airflow.executors.base_executor", "start": Seams.start})
+    assert "no method start of its own" in guard(type("Other", (base,), {})).reason
+    assert guard(type("Own", (base,), {"start": lambda self: None})).active
+
+
+def test_a_users_subclass_that_asks_the_provider_uses_what_the_provider_does():
+    own = type("Own", (Seams,), {"sync": lambda self: super(own, self).sync()})
+    assert capabilities.uses(own, "sync", "_change_state")
+    assert not capabilities.uses(own, "start", "_change_state")
 
 
 @pytest.mark.parametrize(

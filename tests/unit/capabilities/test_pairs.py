@@ -169,7 +169,10 @@ def test_a_suite_reads_its_own_half_of_the_patch(monkeypatch, tmp_path):
     monkeypatch.setattr(tree, "pins", lambda _: tmp_path / "pins.txt")
     patch = "provider_patch/airflow_steadfast"
     places = ("pins.txt", f"{patch}/durable_pod/a.py", f"{patch}/launch_guard/a.py", "tests/support/a.py")
-    for name in (*places, "tests/on_airflow/durable_pod/test_a.py", "tests/unit/test_a.py"):
+    tests = [
+        f"tests/{name}/test_a.py" for name in ("on_airflow/durable_pod", "apiserver/launch_guard", "unit")
+    ]
+    for name in (*places, *tests):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("before")
 
@@ -180,12 +183,26 @@ def test_a_suite_reads_its_own_half_of_the_patch(monkeypatch, tmp_path):
             suite.name for suite in tree.suites() if tree.digest(pairs.MAIN_PAIR, suite) != before[suite.name]
         }
 
-    assert changed_by("pins.txt") == {"unit", "durable_pod"}
+    assert changed_by("pins.txt") == {"unit", "durable_pod", "apiserver-launch_guard"}
     assert changed_by(f"{patch}/durable_pod/a.py") == {"unit", "durable_pod"}
-    assert changed_by(f"{patch}/launch_guard/a.py") == {"unit"}
-    assert changed_by("tests/support/a.py") == {"unit", "durable_pod"}
+    assert changed_by(f"{patch}/launch_guard/a.py") == {"unit", "apiserver-launch_guard"}
+    assert changed_by("tests/support/a.py") == {"unit", "durable_pod", "apiserver-launch_guard"}
     assert changed_by("tests/on_airflow/durable_pod/test_a.py") == {"durable_pod"}
+    assert changed_by("tests/apiserver/launch_guard/test_a.py") == {"apiserver-launch_guard"}
     assert changed_by("tests/unit/test_a.py") == {"unit"}
+
+
+def test_programs_are_there_before_the_tests_run(kept, monkeypatch):
+    suite = Suite("a", "tests/a", (), programs=("etcd", "kube-apiserver"))
+    monkeypatch.setattr(matrix.tree, "suites", lambda: (suite,))
+
+    def program(name):
+        kept.append(name)
+        raise RuntimeError("no Go")
+
+    monkeypatch.setattr(matrix.apiserver, "program", program)
+    assert matrix.run(pairs.MAIN_PAIR).passed
+    assert kept == ["etcd", "kube-apiserver", "tests/a"]
 
 
 def test_a_pair_that_cannot_be_made_is_not_run_and_not_passed(kept, monkeypatch):
