@@ -28,6 +28,8 @@ EXECUTOR_SEAMS: Mapping[str, tuple[str, ...]] = {
     "adopt_launched_task": ("self", "kube_client", "pod", "tis_to_flush_by_key"),
     "_change_state": ("self", "results"),
     "_flush_task_queue": ("self",),
+    "_list_pods": ("self", "query_kwargs"),
+    "_make_safe_label_value": ("self", "input_value"),
     "log_task_event": ("self", "event", "extra", "ti_key"),
     "fail": ("self", "key", "info"),
 }

@@ -44,9 +44,12 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
         "delete_worker_pods_on_failure",
         "pod_template_file",
         "kube_namespace",
+        "multi_namespace_mode",
         "kube_image",
     ),
     "kube_scheduler": ("kube_client",),
+    "kube_client": ("api_client",),
+    "job_id": (),
 }
 """What a started executor has, and what of each of them is used."""
 

@@ -83,7 +83,8 @@ def test_an_executor_without_a_method(name, starts_natively, monkeypatch):
         executor = starts_natively(name)
     # methods of the provider, not the guard's: theirs may take other parameters now
     left = [one for one in vars(GuardedKubernetesExecutor) if hasattr(KubernetesExecutor, one)]
-    for one in (one for one in left if one not in {name, "start"} and not one.startswith("__")):
+    aside = {name, "start", "_list_pods"}  # the last one is this harness's own, there is no server
+    for one in (one for one in left if one not in aside and not one.startswith("__")):
         assert getattr(executor, one).__func__ is getattr(KubernetesExecutor, one)
     vars(executor).pop(name, None)  # there again, for the test's own end
 
