@@ -112,6 +112,7 @@ def database_stopped_for_long(stage: Stage) -> Outcome:
     stage.dag()
     scheduler = stage.scheduler()
     scheduler.schedule()
+    rows = stage.rows()
     stage.postgres.stop()
     try:
         scheduler.survives(scheduler.heartbeat)
@@ -123,7 +124,7 @@ def database_stopped_for_long(stage: Stage) -> Outcome:
     heir = stage.restart(scheduler)
     assert heir.alive
     stage.settle(quiet=20)
-    outcome = stage.judge_now()
+    outcome = stage.judge_now(rows)
     outcome.note("schedulers that ended in the outage", ended)
     return outcome
 
@@ -139,6 +140,7 @@ def shutdown_without_database(stage: Stage) -> Outcome:
     stage.dag()
     scheduler = stage.scheduler()
     scheduler.schedule()
+    rows = stage.rows()
     stage.postgres.stop()
     try:
         scheduler.survives(scheduler.heartbeat)
@@ -147,7 +149,7 @@ def shutdown_without_database(stage: Stage) -> Outcome:
         stage.postgres.start()
     stage.restart(scheduler)
     stage.settle(quiet=20)
-    outcome = stage.judge_now()
+    outcome = stage.judge_now(rows)
     outcome.exits += sum(one.hung for one in stage.schedulers)
     return outcome
 
@@ -189,4 +191,5 @@ def open_session(stage: Stage) -> Outcome:
             doubled=pods > 1,
             wrong=committed,
         )
+    stage.count_unasked(outcome, rows)
     return outcome

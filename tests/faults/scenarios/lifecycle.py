@@ -204,11 +204,8 @@ def mapped(stage: Stage) -> Outcome:
     stage.clear_rows(old)
     stage.settle(quiet=8)
     moved = {row.ti_id for row in stage.rows()}
-    gone = [row for row in old if row.ti_id not in moved]
-    assert gone, "a clear gave the rows no new ids"
-    outcome = stage.judge_now()
-    outcome.add(stage.judge(Want(row, 0, None) for row in gone))
-    return outcome
+    assert not any(row.ti_id in moved for row in old), "a clear gave the rows no new ids"
+    return stage.judge_now(old)
 
 
 @register(

@@ -47,9 +47,7 @@ def frozen_scheduler(stage: Stage) -> Outcome:
     for _ in range(3):  # A wakes while B's pods are there
         frozen.survives(frozen.work)
     stage.settle(quiet=8)
-    outcome = stage.judge_now()
-    outcome.add(stage.judge(Want(row, 0, None) for row in old))
-    return outcome
+    return stage.judge_now(old)
 
 
 @register(
@@ -81,6 +79,7 @@ def stranded(stage: Stage) -> Outcome:
             doubled=created[row.ti_id] > 0,
             wrong=reported != len(rows),
         )
+    stage.count_unasked(outcome, rows)
     return outcome
 
 
@@ -124,4 +123,4 @@ def two_executors(stage: Stage) -> Outcome:
     stage.table.change(stale, "state = 'success'")
     stage.settle(quiet=8)
     gone = {row.ti_id for row in stale}
-    return stage.judge(Want(row, row.ti_id not in gone, "success") for row in rows)
+    return stage.judge(Want(row, int(row.ti_id not in gone), "success") for row in rows)

@@ -32,7 +32,7 @@ def old_pods_end(stage: Stage) -> Outcome:
     scheduler.schedule()
     scheduler.heartbeat()
     scheduler.events()
-    old = stage.pods.pending()
+    old, old_rows = stage.pods.pending(), stage.rows()
     dags.delete_run(stage.dag_id, RUN)
     dags.trigger(stage.dag_id, RUN)
     scheduler.schedule()
@@ -45,7 +45,7 @@ def old_pods_end(stage: Stage) -> Outcome:
     for _ in range(3):
         scheduler.survives(scheduler.work)
     stage.settle(quiet=8)
-    return stage.judge(Want(row) for row in stage.rows())
+    return stage.judge([*map(Want, stage.rows()), *(Want(row, 1, None) for row in old_rows)])
 
 
 def _deferred(stage: Stage) -> tuple[Scheduler, int]:
