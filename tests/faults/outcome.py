@@ -14,9 +14,10 @@ class Outcome:
     """Launches that were looked at, and how many of them went wrong in which way.
 
     ``lost``: should have got a pod and got none. ``doubled``: more pods than the launch should get, one for
-    work that had moved on, or one of a launch that nobody asked for. ``wrong``: not lost, but another end than it should have (state, books,
-    report). ``bad`` launches went wrong in at least one way. ``exits`` counts scheduler loops that ended by
-    an exception, which ends the scheduler. ``notes`` are figures worth telling, summed by name.
+    work that had moved on, or one of a launch that nobody asked for. ``wrong``: not lost, but another end
+    than it should have (state, books, a pod that stays, report). ``bad`` launches went wrong in at least one
+    way. ``exits`` counts scheduler loops that ended by an exception, which ends the scheduler. ``notes`` are
+    figures worth telling, summed by name.
     """
 
     launches: int = 0
@@ -39,6 +40,10 @@ class Outcome:
     def count(self, launch: str, *, lost: bool = False, doubled: bool = False, wrong: bool = False) -> None:
         """Count one launch; ``launch`` says which, and is kept as an example where it went wrong."""
         self.launches += 1
+        self.blame(launch, lost=lost, doubled=doubled, wrong=wrong)
+
+    def blame(self, launch: str, *, lost: bool = False, doubled: bool = False, wrong: bool = False) -> None:
+        """Count against one that has been counted as a launch, and as good, before."""
         self.lost += lost
         self.doubled += doubled
         self.wrong += wrong

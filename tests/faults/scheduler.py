@@ -38,6 +38,7 @@ class Scheduler:
         self.replaced = False
         self.exits = 0
         self.hung = False
+        self._background: threading.Thread | None = None
 
     def _runner(self) -> Any:
         from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
@@ -65,6 +66,21 @@ class Scheduler:
         """Let the executors work: launches and watcher results."""
         for executor in self.executors:
             executor.heartbeat()
+
+    def in_background(self, part: Callable[[], object] | None = None) -> threading.Thread:
+        """Begin a part of the loop, a heartbeat where none is given, while the scenario goes on.
+
+        ``await_background`` waits for its end.
+        """
+        self._background = threading.Thread(target=self.survives, args=(part or self.heartbeat,))
+        self._background.start()
+        return self._background
+
+    def await_background(self) -> None:
+        """Wait for the heartbeat that is under way. Idempotent."""
+        if self._background is not None:
+            self._background.join()
+            self._background = None
 
     def events(self) -> None:
         """Let core take the executors' events, and its own heartbeat."""
