@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -221,15 +221,20 @@ class Stage:
         return outcome
 
     def count_unasked(self, outcome: Outcome, rows: Sequence[Row]) -> None:
-        """Count each launch that got a pod and is none of ``rows``, as doubled."""
+        """Count each launch that got a pod and is none of ``rows``, as doubled.
+
+        But a task instance's last try is asked for by core, and gets one pod.
+        """
         asked = set(map(self._launch, rows))
-        unasked = Counter(
-            (self._launch(pod), f"{_told(pod)} {pod.ti_id}")
-            for pod in self.audit.created()
-            if self._launch(pod) not in asked
-        )
-        for (_, where), pods in unasked.items():
-            outcome.count(f"{where}: {pods} pods that nobody asked for", doubled=True)
+        last = set(map(self._launch, self.rows()))
+        unasked: dict[tuple[object, ...], list[Created]] = defaultdict(list)
+        for pod in self.audit.created():
+            if self._launch(pod) not in asked:
+                unasked[self._launch(pod)].append(pod)
+        for launch, pods in unasked.items():
+            if len(pods) > (launch in last):
+                where = f"{_told(pods[0])} {pods[0].ti_id}"
+                outcome.count(f"{where}: {len(pods)} pods that nobody asked for", doubled=True)
 
     def _leaked(self) -> set[tuple[object, ...]]:
         """The places and tries that are in the books of schedulers that are alive."""
