@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import threading
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,13 @@ class Scheduler:
     def _runner(self) -> Any:
         from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
 
-        return SchedulerJobRunner(job=self.job, executors=self.executors)
+        if "executors" in inspect.signature(SchedulerJobRunner.__init__).parameters:
+            return SchedulerJobRunner(job=self.job, executors=self.executors)
+        self.job.executors = self.executors  # Airflow 2 and 3.0 have them in the job
+        runner: Any = SchedulerJobRunner(job=self.job)
+        # it would load the configured executors, one each for the whole process: two schedulers share none
+        runner._try_to_load_executor = lambda *_, **__: self.executors[0]
+        return runner
 
     @property
     def executor(self) -> Any:
