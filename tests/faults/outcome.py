@@ -40,10 +40,6 @@ class Outcome:
     def count(self, launch: str, *, lost: bool = False, doubled: bool = False, wrong: bool = False) -> None:
         """Count one launch; ``launch`` says which, and is kept as an example where it went wrong."""
         self.launches += 1
-        self.blame(launch, lost=lost, doubled=doubled, wrong=wrong)
-
-    def blame(self, launch: str, *, lost: bool = False, doubled: bool = False, wrong: bool = False) -> None:
-        """Count against one that has been counted as a launch, and as good, before."""
         self.lost += lost
         self.doubled += doubled
         self.wrong += wrong

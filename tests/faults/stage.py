@@ -8,7 +8,7 @@ import os
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tests.faults import dags
 from tests.faults.audit import Audit, Created
@@ -34,11 +34,14 @@ class Want:
     """What a launch should come to: this many pods for (``ti_id``, ``try_number``), and a state.
 
     ``pods`` None stands for any number, ``state`` (the task instance's at the end) None for any state.
+    ``flaw`` is what the scenario itself has seen to be amiss, counted as ``kind``; "" for nothing.
     """
 
     row: Row
     pods: int | None = 1
     state: str | None = "success"
+    flaw: str = ""
+    kind: Literal["doubled", "wrong"] = "wrong"
 
 
 class Stage:
@@ -204,12 +207,13 @@ class Stage:
             least, most = (0, pods) if want.pods is None else (want.pods, want.pods)
             state = states.get(self._task_instance(row), "gone")
             outcome.count(
-                f"{_told(row)}: {pods} pods of {most}, {state}",
+                f"{_told(row)}: {pods} pods of {most}, {state}" + (want.flaw and f", {want.flaw}"),
                 lost=pods < least,
-                doubled=pods > most,
+                doubled=pods > most or (bool(want.flaw) and want.kind == "doubled"),
                 wrong=pods >= least
                 and (
-                    (want.state is not None and state != want.state)
+                    (bool(want.flaw) and want.kind == "wrong")
+                    or (want.state is not None and state != want.state)
                     or ((*row.at, row.try_number) in leaked and row.at not in unfinished)
                 ),
             )

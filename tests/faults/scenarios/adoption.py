@@ -118,8 +118,6 @@ def late_create_after_restart(stage: Stage) -> Outcome:
     stage.settle(quiet=8)
     known = {row.ti_id for row in late}
     assert known.isdisjoint(row.ti_id for row in stage.rows()), "core gave the late ones no new ids"
-    outcome = stage.judge([*map(Want, stage.rows()), *(Want(row, 1, None) for row in late)])
-    for row in late:
-        if stage.workers.ran[row.ti_id]:
-            outcome.blame(f"{row.task_id}: the late pod's worker ran", doubled=True)
-    return outcome
+    ran = {row.ti_id: "its late pod's worker ran" for row in late if stage.workers.ran[row.ti_id]}
+    wants = [Want(row, 1, None, ran.get(row.ti_id, ""), "doubled") for row in late]
+    return stage.judge([*map(Want, stage.rows()), *wants])

@@ -6,13 +6,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from tests.faults import dags
+from tests.faults.audit import workload_of
 from tests.faults.spec import register
 from tests.faults.stage import Want
 from tests.support.fault_proxy import Fault, refusal
 from tests.support.faults import POD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from tests.faults.outcome import Outcome
@@ -24,6 +26,7 @@ KEPT = {"KUBERNETES_EXECUTOR__DELETE_WORKER_PODS": "False"}
 LOOKING = {"SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "1"}
 DONE = "airflow_executor_done"
 PATIENCE = 15.0
+REFUSED_SECONDS = 10.0
 
 
 def _run_all(stage: Stage) -> list[Row]:
@@ -49,13 +52,21 @@ def loop_until(stage: Stage, is_so: Callable[[], bool], seconds: float = PATIENC
         time.sleep(0.2)  # a scheduler's idle loops are a second apart, not as many as fit
 
 
-def settle_and_judge(stage: Stage, rows: Sequence[Row], is_left: Callable[[dict[str, Any]], bool]) -> Outcome:
-    """One pod and success each, and no pod ``is_left``."""
+def settle_and_judge(
+    stage: Stage,
+    rows: Sequence[Row],
+    is_left: Callable[[dict[str, Any]], bool],
+    flaws: Mapping[str, str] | None = None,
+) -> Outcome:
+    """One pod and success each, no pod ``is_left``, and none of the ``flaws``, which are by ``ti_id``."""
     stage.settle(quiet=8)
-    left = {pod["metadata"]["annotations"]["task_id"] for pod in stage.pods.all() if is_left(pod)}
-    outcome = stage.judge(map(Want, rows))
-    for task_id in sorted(left):
-        outcome.blame(f"{task_id}: its pod is left", wrong=True)
+    left = {
+        workload["ti"]["id"]: "its pod is left"
+        for pod in stage.pods.all()
+        if is_left(pod) and (workload := workload_of(pod))
+    }
+    found = {**left, **(flaws or {})}
+    outcome = stage.judge(Want(row, flaw=found.get(row.ti_id, "")) for row in rows)
     outcome.note("pods left", len(left))
     return outcome
 
@@ -116,6 +127,36 @@ def cleanup_refused_restart(stage: Stage) -> Outcome:
     stage.restart(stage.schedulers[0])
     loop_until(stage, lambda: not stage.pods.all())
     return settle_and_judge(stage, rows, is_there)
+
+
+@register(
+    holes="#57553",
+    title="deletes of finished pods refused with 500 for 10 s while other tasks are queued",
+    expected="the scheduler's loop goes on: the others have their pods meanwhile; every pod is deleted",
+    size=100,
+    trials=2,
+)
+def cleanup_refused_for_long(stage: Stage) -> Outcome:
+    _run_all(stage)
+    scheduler = stage.schedulers[0]
+    dags.trigger(stage.dag_id, "second")
+    assert scheduler.schedule() == stage.size
+    stage.proxy.add(refusal(500, method="DELETE", path=POD))
+    deadline = time.monotonic() + REFUSED_SECONDS
+
+    def loops() -> None:
+        while time.monotonic() < deadline:
+            scheduler.work()
+            time.sleep(0.2)  # a scheduler's idle loops are a second apart, not as many as fit
+
+    scheduler.in_background(loops)
+    time.sleep(REFUSED_SECONDS)  # how long the fault lasts
+    early = {pod.ti_id for pod in stage.audit.created()}
+    stage.proxy.clear()
+    scheduler.await_background()
+    rows = stage.rows()
+    flaws = {row.ti_id: "no pod while deletes were refused" for row in rows if row.ti_id not in early}
+    return settle_and_judge(stage, rows, is_there, flaws)
 
 
 def _lose_marks(stage: Stage) -> None:

@@ -90,10 +90,10 @@ def held_past_max_hold(stage: Stage) -> Outcome:
     finally:
         stage.postgres.start()
     stage.settle(quiet=20)
-    outcome = stage.judge(map(Want, rows))
-    for row in rows:
-        if row.ti_id not in early or first < MAX_HOLD:
-            outcome.blame(f"{row.task_id}: not launched in the outage, or before {MAX_HOLD} s", wrong=True)
+    flaw = f"launched before {MAX_HOLD} s" if first < MAX_HOLD else ""
+    outcome = stage.judge(
+        Want(row, flaw=flaw if row.ti_id in early else "not launched in the outage") for row in rows
+    )
     outcome.note("launched unchecked", stage.total("launches_failed_open_total"))
     return outcome
 
@@ -177,8 +177,7 @@ def open_session(stage: Stage) -> Outcome:
             session.rollback()
         found = stage.table.execute(f"SELECT description FROM dag WHERE dag_id = '{stage.dag_id}'")
         written.append(found[0][0] == f"mark-{number}")
-    outcome = stage.judge(Want(row, 1, None) for row in rows)
-    for row, committed in zip(rows, written, strict=True):
-        if committed:
-            outcome.blame(f"{row.task_id}: foreign write committed", wrong=True)
-    return outcome
+    return stage.judge(
+        Want(row, 1, None, "foreign write committed" if committed else "")
+        for row, committed in zip(rows, written, strict=True)
+    )

@@ -46,10 +46,11 @@ def _verdict(stage: Stage, rows: Sequence[Row], left: set[str]) -> Outcome:
     """Let the new tries run, and count: the old tries that were left too long, and the new ones' pods."""
     stage.settle(quiet=8)
     made = {pod.ti_id for pod in stage.audit.created()}
-    outcome = stage.judge([*map(Want, stage.rows()), *(Want(row, None, None) for row in rows)])
-    for row in rows:
-        if row.ti_id in left:
-            outcome.blame(f"{row.task_id} try 1: its pod or its slot is left", doubled=True)
+    wants = [
+        Want(row, None, None, "its pod or its slot is left" if row.ti_id in left else "", "doubled")
+        for row in rows
+    ]
+    outcome = stage.judge([*map(Want, stage.rows()), *wants])
     outcome.note("stale pods created and removed", sum(row.ti_id in made - left for row in rows))
     return outcome
 

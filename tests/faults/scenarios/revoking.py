@@ -60,12 +60,14 @@ def _refused(stage: Stage, faults: Sequence[Fault]) -> Outcome:
     stage.proxy.clear()
     if revoked:
         _loop(stage, PATIENCE, old)
-    left = _alive(stage) & set(old) if revoked else set()
+    names = _alive(stage) & set(old) if revoked else set()
+    left = {pod.ti_id for pod in stage.audit.created() if pod.name in names}
     stage.settle(quiet=8)
     # a scheduler that ended at the first refusal has revoked nothing: the old pods are adopted
-    outcome = stage.judge(Want(row, 1 + revoked) for row in rows)
-    for name in sorted(left):
-        outcome.blame(f"{name}: the revoked launch's pod is left", doubled=True)
+    outcome = stage.judge(
+        Want(row, 1 + revoked, flaw="the revoked launch's pod is left" * (row.ti_id in left), kind="doubled")
+        for row in rows
+    )
     outcome.note("requests refused", hits)
     return outcome
 

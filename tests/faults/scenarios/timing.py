@@ -84,9 +84,10 @@ def slow_creates(stage: Stage) -> Outcome:
         if "deletionTimestamp" not in pod["metadata"] and (workload := workload_of(pod))
     }
     stage.settle(quiet=8)
-    outcome = stage.judge([*map(Want, stage.rows()), *(Want(row, None, None) for row in cleared)])
-    for row in cleared:
-        if row.ti_id in left - early:
-            outcome.blame(f"{row.task_id} try 1: its pod is left", doubled=True)
+    wants = [
+        Want(row, None, None, "its pod is left" if row.ti_id in left - early else "", "doubled")
+        for row in cleared
+    ]
+    outcome = stage.judge([*map(Want, stage.rows()), *wants])
     outcome.note("cleared before their create", sum(row.ti_id not in early for row in cleared))
     return outcome
