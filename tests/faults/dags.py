@@ -59,11 +59,17 @@ def store(dag_id: str, size: int, kind: Kind = "plain", executors: Sequence[str]
             session.flush()
         session.add(
             DagModel(
-                dag_id=dag_id, bundle_name=BUNDLE, is_paused=False, is_stale=False, max_active_tasks=10_000
+                dag_id=dag_id,
+                bundle_name=BUNDLE,
+                relative_fileloc="faults.py",
+                is_paused=False,
+                is_stale=False,
+                max_active_tasks=10_000,
             )
         )
         session.flush()
-        SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), bundle_name=BUNDLE, session=session)
+        stored: Any = LazyDeserializedDAG.from_dag(dag) if hasattr(LazyDeserializedDAG, "from_dag") else dag
+        SerializedDagModel.write_dag(stored, bundle_name=BUNDLE, session=session)  # the Dag itself on 3.0
 
 
 def trigger(dag_id: str, run_id: str) -> None:

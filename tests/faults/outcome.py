@@ -13,10 +13,11 @@ CONFIDENCE = 0.95
 class Outcome:
     """Launches that were looked at, and how many of them went wrong in which way.
 
-    ``lost``: should have got a pod and got none. ``doubled``: more pods than the launch should get, or one
-    for work that had moved on. ``wrong``: not lost, but another end than it should have (state, books,
-    report). ``bad`` launches went wrong in at least one way. ``exits`` counts scheduler loops that ended by
-    an exception, which ends the scheduler. ``notes`` are figures worth telling, summed by name.
+    ``lost``: should have got a pod and got none. ``doubled``: more pods than the launch should get, one for
+    work that had moved on, or one of a launch that nobody asked for. ``wrong``: not lost, but another end
+    than it should have (state, books, a pod that stays, report). ``bad`` launches went wrong in at least one
+    way. ``exits`` counts scheduler loops that ended by an exception, which ends the scheduler. ``notes`` are
+    figures worth telling, summed by name.
     """
 
     launches: int = 0

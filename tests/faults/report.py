@@ -29,9 +29,10 @@ executor events) and Execution API with its token check. There is no kubelet and
 plays what runs in a pod, by the same calls as Airflow's worker and through the pod's status.
 
 - A *launch* is one order to run a task instance in a pod: task instance id, try, `queued_dttm`.
-- *lost*: should have got a pod and got none. *doubled*: more pods than the launch should get, or one for
-  work that had moved on. *wrong*: not lost, but another end than it should have: the task's state, a slot
-  that is never freed, something that is not reported. Pods are counted from the API server's audit log.
+- *lost*: should have got a pod and got none. *doubled*: more pods than the launch should get, one for work
+  that had moved on, or one that nobody asked for (it counts as a launch of its own). *wrong*: not lost, but
+  another end than it should have: the task's state, a slot that is never freed, a pod that stays, something
+  that is not reported. Pods are counted from the API server's audit log.
 - *exits*: exceptions that left the executor and end a scheduler process.
 - *95 % bound*: the share of launches that may still go wrong (Clopper-Pearson, one-sided; 0 of 200 gives
   1.5 %). Launches of one trial share its fault, so it says nothing of faults that were not played.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import threading
 from typing import TYPE_CHECKING, Any
@@ -38,11 +39,18 @@ class Scheduler:
         self.replaced = False
         self.exits = 0
         self.hung = False
+        self._background: threading.Thread | None = None
 
     def _runner(self) -> Any:
         from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
 
-        return SchedulerJobRunner(job=self.job, executors=self.executors)
+        if "executors" in inspect.signature(SchedulerJobRunner.__init__).parameters:
+            return SchedulerJobRunner(job=self.job, executors=self.executors)
+        self.job.executors = self.executors  # Airflow 2 and 3.0 have them in the job
+        runner: Any = SchedulerJobRunner(job=self.job)
+        # it would load the configured executors, one each for the whole process: two schedulers share none
+        runner._try_to_load_executor = lambda *_, **__: self.executors[0]
+        return runner
 
     @property
     def executor(self) -> Any:
@@ -65,6 +73,21 @@ class Scheduler:
         """Let the executors work: launches and watcher results."""
         for executor in self.executors:
             executor.heartbeat()
+
+    def in_background(self, part: Callable[[], object] | None = None) -> threading.Thread:
+        """Begin a part of the loop, a heartbeat where none is given, while the scenario goes on.
+
+        ``await_background`` waits for its end.
+        """
+        self._background = threading.Thread(target=self.survives, args=(part or self.heartbeat,))
+        self._background.start()
+        return self._background
+
+    def await_background(self) -> None:
+        """Wait for the heartbeat that is under way. Idempotent."""
+        if self._background is not None:
+            self._background.join()
+            self._background = None
 
     def events(self) -> None:
         """Let core take the executors' events, and its own heartbeat."""

@@ -40,13 +40,33 @@ class Scenario:
 
 
 SCENARIOS: dict[str, Scenario] = {}
+MODULES = (
+    "database",
+    "rechecks",
+    "timing",
+    "copies",
+    "watcher",
+    "cleanup",
+    "api",
+    "revoking",
+    "lifecycle",
+    "tokens",
+    "schedulers",
+    "adoption",
+    "airflow2",
+    "older",
+)
+"""Of ``tests.faults.scenarios``, in the order of the table."""
 
 
 def register(**facts: object) -> Callable[[Callable[[Stage], Outcome]], Callable[[Stage], Outcome]]:
-    """Register the decorated function as a scenario of its own name; ``facts`` are Scenario's fields."""
+    """Register the decorated function as a scenario of its own name, or of ``name``.
+
+    ``facts`` are Scenario's fields.
+    """
 
     def wrap(run: Callable[[Stage], Outcome]) -> Callable[[Stage], Outcome]:
-        name = run.__name__
+        name = str(facts.pop("name", run.__name__))
         if name in SCENARIOS:
             raise ValueError(f"two scenarios are called {name!r}")
         SCENARIOS[name] = Scenario(name=name, run=run, **facts)  # type: ignore[arg-type]  # checked by the dataclass
@@ -59,6 +79,6 @@ def load() -> dict[str, Scenario]:
     """Import every module of scenarios; returns the register, in the order of the table."""
     import importlib
 
-    for module in ("database", "timing", "copies", "watcher", "api", "lifecycle", "schedulers", "airflow2"):
+    for module in MODULES:
         importlib.import_module(f"tests.faults.scenarios.{module}")
     return SCENARIOS

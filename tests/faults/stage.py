@@ -6,9 +6,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tests.faults import dags
 from tests.faults.audit import Audit, Created
@@ -33,12 +33,15 @@ _SETTLE_SECONDS = 240.0
 class Want:
     """What a launch should come to: this many pods for (``ti_id``, ``try_number``), and a state.
 
-    ``state`` is the task instance's at the end, None where it does not matter.
+    ``pods`` None stands for any number, ``state`` (the task instance's at the end) None for any state.
+    ``flaw`` is what the scenario itself has seen to be amiss, counted as ``kind``; "" for nothing.
     """
 
     row: Row
-    pods: int = 1
+    pods: int | None = 1
     state: str | None = "success"
+    flaw: str = ""
+    kind: Literal["doubled", "wrong"] = "wrong"
 
 
 class Stage:
@@ -185,41 +188,67 @@ class Stage:
     # The verdict.
 
     def judge(self, wants: Iterable[Want]) -> Outcome:
-        """Count what came of the launches.
+        """Count what came of the launches: all that the scenario knows of, in one call.
 
         Their pods come from the API server's audit log. A launch that is at its end but still in an
-        executor's books (a slot that leaked) is wrong.
+        executor's books (a slot that leaked) is wrong. A pod of a launch that no want names was asked for
+        by nobody: that launch is counted as well, and as doubled.
         """
         outcome = Outcome()
         created = Counter(map(self._launch, self.audit.created()))
-        states = {self._task_instance(row): row.state for row in self.rows()}
-        leaked = {
+        rows = self.rows()
+        states = {self._task_instance(row): row.state for row in rows}
+        unfinished = {row.at for row in rows if row.state not in FINISHED}
+        leaked = self._leaked()
+        known = list(wants)
+        for want in known:
+            row = want.row
+            pods = created[self._launch(row)]
+            least, most = (0, pods) if want.pods is None else (want.pods, want.pods)
+            state = states.get(self._task_instance(row), "gone")
+            outcome.count(
+                f"{_told(row)}: {pods} pods of {most}, {state}" + (want.flaw and f", {want.flaw}"),
+                lost=pods < least,
+                doubled=pods > most or (bool(want.flaw) and want.kind == "doubled"),
+                wrong=pods >= least
+                and (
+                    (bool(want.flaw) and want.kind == "wrong")
+                    or (want.state is not None and state != want.state)
+                    or ((*row.at, row.try_number) in leaked and row.at not in unfinished)
+                ),
+            )
+        self.count_unasked(outcome, [want.row for want in known])
+        outcome.exits += sum(one.exits for one in self.schedulers)
+        outcome.note("shutdowns that hung", sum(one.hung for one in self.schedulers))
+        for status, number in self.workers.refused.items():
+            outcome.note(f"workers refused with {status}", number)
+        return outcome
+
+    def count_unasked(self, outcome: Outcome, rows: Sequence[Row]) -> None:
+        """Count each launch that got a pod and is none of ``rows``, as doubled.
+
+        But a task instance's last try is asked for by core, and gets one pod.
+        """
+        asked = set(map(self._launch, rows))
+        last = set(map(self._launch, self.rows()))
+        unasked: dict[tuple[object, ...], list[Created]] = defaultdict(list)
+        for pod in self.audit.created():
+            if self._launch(pod) not in asked:
+                unasked[self._launch(pod)].append(pod)
+        for launch, pods in unasked.items():
+            if len(pods) > (launch in last):
+                where = f"{_told(pods[0])} {pods[0].ti_id}"
+                outcome.count(f"{where}: {len(pods)} pods that nobody asked for", doubled=True)
+
+    def _leaked(self) -> set[tuple[object, ...]]:
+        """The places and tries that are in the books of schedulers that are alive."""
+        return {
             (key.run_id, key.task_id, key.map_index, key.try_number)
             for one in self.schedulers
             if one.alive
             for executor in one.executors
             for key in executor.running
         }
-        for want in wants:
-            row = want.row
-            pods = created[self._launch(row)]
-            state = states.get(self._task_instance(row), "gone")
-            where = f"{row.task_id}[{row.map_index}] try {row.try_number}"
-            outcome.count(
-                f"{where}: {pods} pods of {int(want.pods)}, {state}",
-                lost=pods < want.pods,
-                doubled=pods > want.pods,
-                wrong=pods >= want.pods
-                and (
-                    (want.state is not None and state != want.state)
-                    or ((*row.at, row.try_number) in leaked and state in FINISHED)
-                ),
-            )
-        outcome.exits += sum(one.exits for one in self.schedulers)
-        outcome.note("shutdowns that hung", sum(one.hung for one in self.schedulers))
-        for status, number in self.workers.refused.items():
-            outcome.note(f"workers refused with {status}", number)
-        return outcome
 
     def _task_instance(self, about: Row | Created) -> tuple[object, ...]:
         return (about.ti_id,) if self.with_ids else (about.run_id, about.task_id, about.map_index)
@@ -232,10 +261,18 @@ class Stage:
         self.audit.created()
         return self.audit.verbs
 
-    def judge_now(self, pods: int = 1, state: str = "success") -> Outcome:
-        """Count by the rows as they are at the end: the last try of each must have had its pods."""
+    def judge_now(self, before: Sequence[Row] = (), pods: int | None = 1, state: str = "success") -> Outcome:
+        """Count by the rows as they are at the end: the last try of each must have had its pods.
+
+        ``before`` are rows as they were scheduled earlier. A launch among them that is not a row's last
+        must have got no pod.
+        """
         rows = self.rows()
-        outcome = self.judge(Want(row, pods, state) for row in rows)
+        last = set(map(self._launch, rows))
+        gone = [row for row in before if self._launch(row) not in last]
+        outcome = self.judge(
+            [*(Want(row, pods, state) for row in rows), *(Want(row, 0, None) for row in gone)]
+        )
         outcome.note("tries burned", sum(max(0, row.try_number - 1) for row in rows))
         return outcome
 
@@ -246,3 +283,7 @@ class Stage:
         from airflow_steadfast import signals
 
         return float(signals.totals().value(f"steadfast_{name}", **labels))
+
+
+def _told(about: Row | Created) -> str:
+    return f"{about.task_id}[{about.map_index}] try {about.try_number}"

@@ -24,14 +24,8 @@ class Scheduler2(Scheduler):
     """Airflow 2's loop: the executors' heartbeat is inside the session that scheduled."""
 
     def _runner(self) -> Any:
-        from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
-
-        self.job.executors = self.executors
         self.job.executor = self.executors[0]
-        runner = SchedulerJobRunner(job=self.job)
-        # it would load the configured executors, one each for the whole process: two schedulers share none
-        runner._try_to_load_executor = lambda *_, **__: self.executors[0]
-        return runner
+        return super()._runner()
 
     def heartbeat(self) -> None:
         """Let the executors work, inside an open session of the scheduler's."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task's life: stale among fresh, sent back to wait, mapped, queued for so long that its token expired."""
+"""A task's life: stale among fresh, sent back to wait, mapped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 TIMES = 3
 KEPT = {"KUBERNETES_EXECUTOR__DELETE_WORKER_PODS": "False"}
-QUEUED_TIMEOUT = 30
 EVERY_POD = f"{TIMES + 1} pods, one for each time; the task succeeds"
 
 
@@ -204,33 +203,5 @@ def mapped(stage: Stage) -> Outcome:
     stage.clear_rows(old)
     stage.settle(quiet=8)
     moved = {row.ti_id for row in stage.rows()}
-    gone = [row for row in old if row.ti_id not in moved]
-    assert gone, "a clear gave the rows no new ids"
-    outcome = stage.judge_now()
-    outcome.add(stage.judge(Want(row, 0, None) for row in gone))
-    return outcome
-
-
-@register(
-    holes="H23",
-    title="queued under 429 until the workload's launch token has expired",
-    expected="no worker starts with a dead token: launched with a new one, the task succeeds",
-    size=100,
-    trials=2,
-    config={
-        "KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES": "-1",
-        "SCHEDULER__TASK_QUEUED_TIMEOUT": str(QUEUED_TIMEOUT),
-        "API_AUTH__JWT_LEEWAY": "0",
-    },
-)
-def expired_token(stage: Stage) -> Outcome:
-    stage.dag()
-    scheduler = stage.scheduler()
-    scheduler.schedule()
-    stage.proxy.add(refusal(429, retry_after=1))
-    scheduler.heartbeat()
-    scheduler.events()
-    time.sleep(QUEUED_TIMEOUT + 1)
-    stage.proxy.clear()
-    stage.settle(quiet=8)
-    return stage.judge(Want(row) for row in stage.rows())
+    assert not any(row.ti_id in moved for row in old), "a clear gave the rows no new ids"
+    return stage.judge_now(old)

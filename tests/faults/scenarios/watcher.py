@@ -9,8 +9,7 @@ from tests.faults import dags
 from tests.faults.spec import register
 from tests.faults.stage import RUN, Want
 from tests.faults.worker import deferral
-from tests.support.fault_proxy import Fault, refusal
-from tests.support.faults import POD
+from tests.support.fault_proxy import Fault
 
 if TYPE_CHECKING:
     from tests.faults.outcome import Outcome
@@ -32,7 +31,7 @@ def old_pods_end(stage: Stage) -> Outcome:
     scheduler.schedule()
     scheduler.heartbeat()
     scheduler.events()
-    old = stage.pods.pending()
+    old, old_rows = stage.pods.pending(), stage.rows()
     dags.delete_run(stage.dag_id, RUN)
     dags.trigger(stage.dag_id, RUN)
     scheduler.schedule()
@@ -45,7 +44,7 @@ def old_pods_end(stage: Stage) -> Outcome:
     for _ in range(3):
         scheduler.survives(scheduler.work)
     stage.settle(quiet=8)
-    return stage.judge(Want(row) for row in stage.rows())
+    return stage.judge([*map(Want, stage.rows()), *(Want(row, 1, None) for row in old_rows)])
 
 
 def _deferred(stage: Stage) -> tuple[Scheduler, int]:
@@ -137,38 +136,3 @@ def evicted_before_start(stage: Stage) -> Outcome:
         stage.pods.evict(pod)
     stage.settle(quiet=8)
     return stage.judge(Want(row, 2) for row in rows)
-
-
-@register(
-    holes="#57553",
-    title="deletes of finished pods refused with 500, once each",
-    expected="deleted at the next attempt; nothing stays in the executor's books",
-    size=200,
-    trials=1,
-)
-def cleanup_refused(stage: Stage) -> Outcome:
-    stage.dag()
-    scheduler = stage.scheduler()
-    scheduler.schedule()
-    rows = stage.rows()
-    stage.proxy.add(refusal(500, method="DELETE", path=POD, count=stage.size))
-    stage.settle(quiet=8)
-    return stage.judge(Want(row) for row in rows)
-
-
-@register(
-    holes="PR #58033",
-    title="reply of the PATCH lost that marks a kept pod as done",
-    expected="every task succeeds with its one pod; nothing stays in the executor's books",
-    size=200,
-    trials=1,
-    config={"KUBERNETES_EXECUTOR__DELETE_WORKER_PODS": "False"},
-)
-def done_mark_lost(stage: Stage) -> Outcome:
-    stage.dag()
-    scheduler = stage.scheduler()
-    scheduler.schedule()
-    rows = stage.rows()
-    stage.proxy.add(Fault("drop_reply", method="PATCH", path=POD, forward=True, count=stage.size))
-    stage.settle(quiet=8)
-    return stage.judge(Want(row) for row in rows)
