@@ -92,8 +92,8 @@ def adopted_from_frozen(stage: Stage) -> Outcome:
     title="creates held past the client's time-out, scheduler dies; half of the pods appear before "
     "another one adopts, half after it (`async_pod_creation`)",
     expected="the early ones are adopted; the late ones' workers are refused, their tasks have one new pod",
-    size=200,
-    trials=1,
+    size=50,
+    trials=4,
     config=LATE,
 )
 def late_create_after_restart(stage: Stage) -> Outcome:
@@ -108,7 +108,8 @@ def late_create_after_restart(stage: Stage) -> Outcome:
         for digits in ("02468", "13579")
     ]
     scheduler.survives(scheduler.heartbeat)
-    assert sum(map(stage.proxy.waiting, holds)) == stage.size
+    held = sum(map(stage.proxy.waiting, holds))
+    assert held == stage.size, f"{held} creates are held: the client has fewer connections"
     scheduler.crash()
     stage.proxy.remove(holds[0])
     stage.until(lambda: len(stage.audit.created()) == len(early), "the early pods")
