@@ -50,9 +50,13 @@ def uid(pod: Any) -> str | None:
 
 
 def label(pod: Any, key: str) -> str | None:
-    """Return a label's value."""
+    """Return a label's value; also of a pod that the dynamic client has listed."""
     labels = getattr(pod.metadata, "labels", None)
-    return labels.get(key) if isinstance(labels, dict) else None
+    try:
+        value = labels[key]  # type: ignore[index]  # None is answered below
+    except (KeyError, TypeError):
+        return None
+    return value if isinstance(value, str) else None
 
 
 def annotation(pod: Any, key: str) -> str | None:

@@ -9,9 +9,11 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from airflow_steadfast import signals
+from airflow_steadfast.kube import pods
 from airflow_steadfast.launch_guard import drop, inject, launcher, pod_events, stranded
 from airflow_steadfast.launch_guard.check import LaunchCheck
 from airflow_steadfast.launch_guard.creation import Creation
+from airflow_steadfast.launch_guard.existing import REVOKED_LABEL
 from airflow_steadfast.launch_guard.launch import PodRef
 from airflow_steadfast.launch_guard.queue import GuardedQueue
 from airflow_steadfast.launch_guard.recheck import Alongside, Recheck
@@ -137,6 +139,9 @@ class Guard:
         if self.observe:
             return
         ref = PodRef(pod.metadata.namespace, pod.metadata.name)
+        if pods.label(pod, REVOKED_LABEL) is not None:
+            # marked by a scheduler that ended before it could delete it: no watcher would tell of its end
+            self._revoker.spare(ref)
         for entry in self.queue.launches.all(key):
             if entry.pod == ref:
                 entry.pod = None  # no longer in doubt, and not to be revoked with the copy

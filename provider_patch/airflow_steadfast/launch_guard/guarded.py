@@ -61,11 +61,18 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
             super()._change_state(results, *args, **kwargs)
             return
         handling = guard.handling(results)
-        if handling == "native":
-            super()._change_state(results, *args, **kwargs)
-            guard.quietly(lambda: guard.results.handled(results))
-        elif handling == "tidy":
+        if handling == "tidy":
             guard.results.tidy(results)
+        elif handling == "native" and guard.results.silent:
+            guard.results.postpone(results)
+        elif handling == "native":
+            started = time.monotonic()
+            try:
+                super()._change_state(results, *args, **kwargs)
+            except Exception as error:
+                guard.results.refused(results, error, time.monotonic() - started)
+            else:
+                guard.quietly(lambda: guard.results.handled(results))
 
     def adopt_launched_task(self, kube_client: Any, pod: Any, tis_to_flush_by_key: dict[Any, Any]) -> None:
         """Adopt as the stock executor does; the adopted pod's launch is none of the guard's."""
@@ -96,6 +103,7 @@ class GuardedKubernetesExecutor(KubernetesExecutor):
             super()._flush_task_queue()
             return
         guard.queue.drain(draining=True)
+        guard.quietly(guard.results.put_back)
         try:
             super()._flush_task_queue()
         finally:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_steadfast.launch_guard.answers import describe
 from airflow_steadfast.launch_guard.launch import PodRef
+from airflow_steadfast.launch_guard.stale import SLOW
 
 if TYPE_CHECKING:
     from airflow_steadfast.launch_guard.attempt import Attempt
@@ -34,6 +35,9 @@ MOST_TOLD = 1_000
 PAUSE = 10.0
 """Seconds between two tries to tidy up what was left."""
 
+REFUSED_PAUSE = 2.0
+"""Seconds after which results that the provider could not work off are given to it again."""
+
 ADOPTED = "adopted"
 
 
@@ -49,6 +53,37 @@ class Results:
         self._left: dict[PodRef, Any] = {}
         self._left_until = 0.0
         self._told: dict[PodRef, None] = {}
+        self._refused: list[Any] = []
+        self._refused_until = 0.0
+        self._silent = False
+
+    @property
+    def silent(self) -> bool:
+        """Whether the server is not to be asked again in this loop: it took long to give no answer."""
+        return self._silent
+
+    def refused(self, results: Any, error: Exception, took: float) -> None:
+        """Keep a result that the provider could not work off, after ``took`` seconds, for a later loop.
+
+        The provider queues it again, meets it again at once, and its loop does not end while the API server
+        refuses to delete the pod: no heartbeat, no other result.
+        """
+        ref = PodRef(results.namespace, results.pod_name)
+        log.warning("The end of pod %s/%s cannot be worked off now: %s", *ref, describe(error))
+        self._silent = took >= SLOW
+        self.postpone(results)
+
+    def postpone(self, results: Any) -> None:
+        """Give a result to the provider in a later loop."""
+        if not self._refused:
+            self._refused_until = self._queue.now() + REFUSED_PAUSE
+        self._refused.append(results)
+
+    def put_back(self) -> None:
+        """Give the provider all results that were kept."""
+        refused, self._refused = self._refused, []
+        for results in refused:
+            self._executor.result_queue.put(results)
 
     def created(self, entry: Entry, attempt: Attempt) -> None:
         """Note a created pod: what older launches of its key ended with is of no interest any more."""
@@ -153,7 +188,10 @@ class Results:
             launcher.delete_pod(**name)
 
     def begin_loop(self) -> None:
-        """Try again what could not be tidied up, now and then."""
+        """Try again what could not be worked off or tidied up, now and then."""
+        self._silent = False
+        if self._refused and self._queue.now() >= self._refused_until:
+            self.put_back()
         if self._left and self._queue.now() >= self._left_until:
             self._left_until = self._queue.now() + PAUSE
             for ref, results in list(self._left.items()):

@@ -36,8 +36,14 @@ class Revoker:
 
     def __init__(self, launcher: Any) -> None:
         self._launcher = launcher
-        self._api: Any = None
+        self._own_api: Any = None
         self._marked: set[str | None] = set()
+
+    @property
+    def _api(self) -> Any:
+        if self._own_api is None:
+            self._own_api = reader.impatient(self._launcher.kube_client)
+        return self._own_api
 
     def revoke(self, ref: PodRef, launch: str | None) -> Outcome:
         """Delete the pod ``ref`` if it is Pending and ``launch`` is its launch annotation, None for none.
@@ -53,9 +59,14 @@ class Revoker:
             log.info("Pod %s/%s cannot be revoked now: %s", ref.namespace, ref.name, describe(error))
             return "failed"
 
+    def spare(self, ref: PodRef) -> None:
+        """Take the mark off a pod that was not deleted after all, so that its end is told. Never raises."""
+        try:
+            self._mark(ref, None, None, revoked=None)
+        except Exception as error:
+            log.warning("Pod %s/%s stays marked as revoked: %s", ref.namespace, ref.name, describe(error))
+
     def _revoke(self, ref: PodRef, launch: str | None) -> Outcome:
-        if self._api is None:
-            self._api = reader.impatient(self._launcher.kube_client)
         pod = reader.read_pod(self._api, ref.name, ref.namespace)
         if pod is None or pods.is_terminating(pod):
             return "gone"
@@ -94,7 +105,9 @@ class Revoker:
 
     def _mark(self, ref: PodRef, uid: str | None, version: str | None, *, revoked: str | None) -> str | None:
         """Set or remove the executor's label; the pod's new version, None if it is not the same any more."""
-        metadata: dict[str, Any] = {"uid": uid, "labels": {REVOKED_LABEL: revoked}}
+        metadata: dict[str, Any] = {"labels": {REVOKED_LABEL: revoked}}
+        if uid is not None:
+            metadata["uid"] = uid
         if version is not None:
             metadata["resourceVersion"] = version
         try:
