@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from airflow_steadfast import settings, signals
@@ -162,6 +164,7 @@ def test_an_error_that_nobody_expects_fails_its_launch_and_nothing_else(
     owner = AirflowKubernetesScheduler if where == "run_pod_async" else PodGenerator
     native = getattr(owner, where)
 
+    @functools.wraps(native)
     def surprise(*arguments, **options):
         pod = arguments[-1] if where == "run_pod_async" else None
         if (pod.metadata.annotations if pod else options)["task_id"] == "task_1":
