@@ -31,7 +31,7 @@ FAST_LANES = (
     ("test-airflow PART=launch_guard", "test-airflow PART=databases"),
     ("test-airflow PART=durable_pod", "test-airflow PART=outbox"),
 )
-CLUSTER_STEPS = ("test-apiserver", "test-cluster")
+CLUSTER_STEPS = ("test-apiserver", "faults-short", "test-cluster")
 LOGS = BUILD / "logs"
 # long, resumable, each with a page in docs/
 LONG_STEPS = ("matrix", "faults", "soak", "bench")
