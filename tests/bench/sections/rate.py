@@ -102,9 +102,9 @@ def run(world: World, plan: Plan, progress: Callable[[str], None]) -> Result:
         "*Executor alone* is `sync()` called again and again. *Whole scheduler loop* has the scheduler's "
         "other steps around it, with nothing to schedule and without its sleep: shorter than any real one, "
         "which either queues something or sleeps for `scheduler_idle_sleep_time` (1 s). At the default "
-        "creation batch of 1 each pod pays for a check and for one after creation; the executor alone is shown "
-        "there and promises nothing ([ADR 18](adr/0018-rate-at-batch-one.md)). *The check after creation* is "
-        " all that the guard does outside of the stock loop, the hand-off file among it. CPU is "
+        "creation batch of 1 each pod pays for a check and for one after creation; the executor alone is "
+        "shown there and promises nothing ([ADR 18](adr/0018-rate-at-batch-one.md)). *The check after "
+        "creation* is all that the guard does outside of the stock loop, the hand-off file among it. CPU is "
         "of the scheduler's process. Ratios are geometric means of the rounds with 95 % bounds."
     )
     return result
