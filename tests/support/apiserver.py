@@ -195,6 +195,8 @@ def _apiserver(binary: str, folder: Path, etcd_port: int, port: int) -> list[str
         f"--audit-policy-file={folder / 'audit.yaml'}",
         f"--audit-log-path={folder / 'audit.log'}",
         "--audit-log-mode=blocking",
+        # by default it begins a new file after 100 MB, in the middle of somebody's count
+        "--audit-log-maxsize=100000",
         "--endpoint-reconciler-type=none",
     ]
 
