@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
+    from steadfast_sidecar.access import Refusal
+
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -90,7 +92,7 @@ class PageHandler(BaseHTTPRequestHandler):
         if self.command == "GET" and not names:
             site.scraped(taken)
 
-    def _refusal(self, site: Site) -> Any:
+    def _refusal(self, site: Site) -> Refusal | None:
         # The connection's certificate was verified in the handshake: an optional one is right or absent.
         certified = isinstance(self.connection, ssl.SSLSocket) and bool(self.connection.getpeercert())
         return site.access.refusal(self.headers.get("Authorization", ""), certified=certified)

@@ -13,7 +13,7 @@ from steadfast_sidecar.access import access_of
 from steadfast_sidecar.linger import Linger
 from steadfast_sidecar.pages import Site
 from steadfast_sidecar.poller import Poller
-from steadfast_sidecar.server import Server
+from steadfast_sidecar.server import LOOK_SECONDS, Server
 from steadfast_sidecar.sources import HandoffSource, OutboxSource, outbox_bypass
 from steadfast_sidecar.tally import Tally
 
@@ -72,7 +72,7 @@ class Service:
         """Serve; returns after an orderly end."""
         # Waited for, not handled: a handler that touches a lock may interrupt the holder of that very lock.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-        for work, name in ((self._server.serve_forever, "http"), (self._watch, "watch")):
+        for work, name in ((self._serve, "http"), (self._watch, "watch")):
             threading.Thread(target=work, name=name, daemon=True).start()
         for poller in self._pollers:
             poller.start()
@@ -89,6 +89,9 @@ class Service:
             poller.stop(STOP_SECONDS)
         self._server.shutdown()
         self._server.server_close()
+
+    def _serve(self) -> None:
+        self._server.serve_forever(LOOK_SECONDS)
 
     def _watch(self) -> None:
         while not self._over.wait(WATCH_SECONDS):

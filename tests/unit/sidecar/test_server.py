@@ -131,3 +131,27 @@ def test_more_connections_than_there_are_places_are_turned_away(monkeypatch):
         while running._open:
             assert time.monotonic() < deadline
         assert ask(running.server_port)[0].status == 200
+
+
+def test_a_burst_of_connections_waits_and_is_not_dropped():
+    # nobody accepts: all that there are places for must fit into the queue
+    with (
+        Server(Address("127.0.0.1", 0), Site(exposition.registry(Tally()))) as busy,
+        contextlib.ExitStack() as all_,
+    ):
+        for _ in range(server.MAX_CONNECTIONS):
+            all_.enter_context(socket.create_connection(("127.0.0.1", busy.server_port), timeout=0.5))
+
+
+def test_a_connection_for_which_there_is_no_thread_leaves_its_place_free(monkeypatch):
+    class NoThread:
+        def __init__(self, **_):
+            raise RuntimeError("can't start new thread")
+
+    with serving() as running:
+        with monkeypatch.context() as patch:
+            patch.setattr("socketserver.threading.Thread", NoThread)
+            with socket.create_connection(("127.0.0.1", running.server_port), 30) as unlucky:
+                assert unlucky.recv(1) == b"", "closed, and the server goes on"
+        assert running._open == {}
+        assert ask(running.server_port)[0].status == 200
