@@ -22,7 +22,7 @@ from steadfast_sidecar.server import Server
 from steadfast_sidecar.settings import Address
 from steadfast_sidecar.sources import Reading
 from steadfast_sidecar.tally import Tally
-from tests.support.sidecar_process import sidecar_process
+from tests.support.sidecar_process import COLD, sidecar_process
 from tests.unit.sidecar.test_tally_and_exposition import expected_series
 
 DECIDED = "steadfast_launches_decided_total"
@@ -57,7 +57,7 @@ def write_event(database, key):
 
 def test_the_first_scrape_has_every_series_at_zero(tmp_path, database):
     Totals().configure(tmp_path)
-    with sidecar_process(*flags(tmp_path, database)) as sidecar:
+    with sidecar_process(*flags(tmp_path, database), program=COLD) as sidecar:
         samples = sidecar.metrics()
         live = {
             "steadfast_source_up",
@@ -114,7 +114,8 @@ HANGING = """
 import sys, threading
 from steadfast_sidecar import cli, poller, service
 from steadfast_sidecar.sources import HandoffSource
-poller.STALLED_AFTER_SECONDS, poller.STUCK_AFTER_SECONDS = 0.2, 2
+poller.STALLED_AFTER_SECONDS, poller.STUCK_AFTER_SECONDS = 0.1, 0.5
+service.WATCH_SECONDS, service.STOP_SECONDS, service.LOOK_SECONDS = 0.05, 0.1, 0.05
 class Hanging:
     name = "outbox"
     def read(self):
@@ -183,7 +184,7 @@ def test_before_the_first_read_a_scrape_fails_instead_of_reading_zeros():
     tally = Tally()
     site = Site(exposition.registry(tally), has_numbers=tally.was_read)
     with Server(Address("127.0.0.1", 0), site) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/metrics"
         with pytest.raises(urllib.error.HTTPError, match="503"):
             urllib.request.urlopen(url, timeout=10)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Prometheus scrapes each second, with certificate and token, while sidecars come and go."""
+"""A real Prometheus scrapes four times a second, with certificate and token, while sidecars come and go."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.support.sidecar_process import PATIENCE_SECONDS, sidecar_process
 pytestmark = pytest.mark.promtool
 
 DECIDED = "steadfast_launches_decided_total"
-ROUNDS = 4
+ROUNDS = 3
 CONFIGURATION = """
-global: {{scrape_interval: 1s, scrape_timeout: 1s}}
+global: {{scrape_interval: 250ms, scrape_timeout: 250ms}}
 scrape_configs:
   - job_name: steadfast
     scheme: https
@@ -60,7 +60,7 @@ class Prometheus:
                 if self.ask(query).get(instance) == expected:
                     return
             assert time.monotonic() < deadline, f"{query} is not {expected} for {instance}"
-            time.sleep(0.1)
+            time.sleep(0.05)
 
 
 @contextlib.contextmanager
