@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="check the settings, read each source once, say how it went, and exit",
+        help="try the settings, the files and each source, count nothing, say how it went, and exit",
     )
     parser.add_argument(
         "--print-config", action="store_true", help="print the settings, secrets hidden, and exit"
@@ -109,7 +109,7 @@ def _check_source(source: Source) -> int:
     cut_off.daemon = True
     cut_off.start()
     try:
-        reason = source.read().degraded
+        reason = source.try_out().degraded
     except SourceError as error:
         reason = error.reason
     finally:

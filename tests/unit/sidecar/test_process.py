@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -16,7 +18,7 @@ import urllib.request
 import pytest
 
 from airflow_steadfast.signals import Totals, outbox
-from steadfast_sidecar import exposition
+from steadfast_sidecar import cli, exposition
 from steadfast_sidecar.pages import Site
 from steadfast_sidecar.server import Server
 from steadfast_sidecar.settings import Address
@@ -122,7 +124,7 @@ class Hanging:
         threading.Event().wait()
     def interrupt(self):
         pass
-service.sources_of = lambda config: (HandoffSource(config.handoff_dir, 60), Hanging())
+service.sources_of = lambda config, _: (HandoffSource(config.handoff_dir, 60), Hanging())
 sys.exit(cli.main())
 """
 
@@ -221,3 +223,74 @@ def test_the_metrics_page_is_up_to_date():
 
     committed = Path(__file__).parents[3] / "docs" / "metrics.md"
     assert committed.read_text() == page(), "run: python -m steadfast_sidecar metrics > docs/metrics.md"
+
+
+FALLBACKS = "steadfast_reattach_label_fallbacks_total"
+
+
+def claims(database):
+    return database.execute("SELECT count(*) FROM steadfast_outbox_claims").fetchone()[0]
+
+
+def test_an_event_that_waits_at_the_start_is_seen_to_rise(tmp_path, database):
+    write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+    with sidecar_process(*flags(tmp_path, database)) as sidecar:
+        time.sleep(0.5)  # some reads that could count it
+        assert claims(database) == 0
+        assert sidecar.value(FALLBACKS, reason="no_record") == 0, "a first sample with it would hide it"
+        sidecar.await_value(1, FALLBACKS, reason="no_record")
+
+
+def test_a_scrape_from_before_the_database_came_is_no_first_sample_of_its_series(tmp_path):
+    path = tmp_path / "airflow.db"
+    path.write_bytes(b"no database yet" * 100)
+    with sidecar_process(*flags(tmp_path, path)) as sidecar:
+        assert (FALLBACKS, frozenset({("reason", "no_record")})) not in sidecar.metrics()
+        with contextlib.closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as made:
+            made.execute(STATE_STORE)
+            write_event(made, outbox.event_key("label_fallback", 2, "no_record"))
+            (tmp_path / "new.db").rename(path)
+            deadline = time.monotonic() + 30
+            while "source outbox is up" not in sidecar.log:
+                assert time.monotonic() < deadline, sidecar.log
+                time.sleep(0.02)
+            time.sleep(0.5)
+            assert claims(made) == 0
+        assert sidecar.value(FALLBACKS, reason="no_record") == 0
+        sidecar.await_value(1, FALLBACKS, reason="no_record")
+
+
+def test_an_event_that_comes_at_the_end_is_left_to_the_next_sidecar(tmp_path, database):
+    arguments = [*flags(tmp_path, database), "--shutdown-linger", "30"]
+    with sidecar_process(*arguments, "--consumer", "old") as sidecar:
+        sidecar.await_value(1, "steadfast_source_up", source="outbox")
+        sidecar.process.send_signal(signal.SIGTERM)
+        sidecar.await_status(503, "/readyz")
+        write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+        time.sleep(0.5)
+        assert claims(database) == 0, "no scrape may come that shows it"
+        sidecar.process.send_signal(signal.SIGTERM)
+        assert sidecar.process.wait(30) == 0
+    with sidecar_process(*arguments, "--consumer", "new") as sidecar:
+        assert sidecar.value(FALLBACKS, reason="no_record") == 0
+        sidecar.await_value(1, FALLBACKS, reason="no_record")
+
+
+def test_a_check_counts_nothing(tmp_path, database, capsys):
+    write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+    Totals().configure(tmp_path)
+    assert cli.main(["--check", *flags(tmp_path, database), "--consumer", "somebody"]) == 0
+    assert "outbox: ok\n" in capsys.readouterr().out
+    assert claims(database) == 0
+    assert database.execute("SELECT count(*) FROM steadfast_outbox_tallies").fetchone() == (0,)
+
+
+def test_a_check_notices_that_claims_are_refused(tmp_path, database, capsys):
+    write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+    assert cli.main(["--check", *flags(tmp_path, database)]) == 0
+    database.execute(
+        "CREATE TRIGGER refusal BEFORE INSERT ON steadfast_outbox_claims "
+        "BEGIN SELECT RAISE(ABORT, 'not yours'); END"
+    )
+    assert cli.main(["--check", *flags(tmp_path, database)]) == 1
+    assert "not yours" in capsys.readouterr().out
