@@ -28,6 +28,7 @@ from tests.support.sidecar_process import COLD, sidecar_process
 from tests.unit.sidecar.test_tally_and_exposition import expected_series
 
 DECIDED = "steadfast_launches_decided_total"
+FALLBACKS = "steadfast_reattach_label_fallbacks_total"
 STATE_STORE = """
 CREATE TABLE task_state_store (
     id INTEGER PRIMARY KEY, dag_run_id INTEGER, task_id TEXT, map_index INTEGER, key TEXT, value TEXT,
@@ -70,9 +71,26 @@ def test_the_first_scrape_has_every_series_at_zero(tmp_path, database):
             assert (samples[name, labels] == 0) == (name not in live), name
 
 
+def test_one_sidecar_has_at_most_80_series(tmp_path, database):
+    Totals().configure(tmp_path)
+    write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+    with sidecar_process(*flags(tmp_path, database)) as sidecar:
+        sidecar.await_value(1, FALLBACKS, reason="no_record")
+        sidecar.await_value(1, "steadfast_source_up", source="handoff")
+        assert 60 < len(sidecar.metrics()) <= 80
+
+
 @pytest.mark.promtool
-def test_promtool_finds_nothing_to_say(tmp_path):
-    with sidecar_process(*flags(tmp_path)) as sidecar:
+def test_promtool_finds_nothing_to_say(tmp_path, database):
+    scheduler = Totals()
+    scheduler.configure(tmp_path)
+    scheduler.increment(DECIDED)
+    scheduler.observe("steadfast_launch_check_duration_seconds", 0.2)
+    scheduler.flush()
+    write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+    with sidecar_process(*flags(tmp_path, database)) as sidecar:
+        sidecar.await_value(1, FALLBACKS, reason="no_record")
+        sidecar.await_value(1, DECIDED)
         body = sidecar.get("/metrics")[1]
     done = subprocess.run(
         ["promtool", "check", "metrics"], input=body, capture_output=True, text=True, check=False
@@ -223,9 +241,6 @@ def test_the_metrics_page_is_up_to_date():
 
     committed = Path(__file__).parents[3] / "docs" / "metrics.md"
     assert committed.read_text() == page(), "run: python -m steadfast_sidecar metrics > docs/metrics.md"
-
-
-FALLBACKS = "steadfast_reattach_label_fallbacks_total"
 
 
 def claims(database):
