@@ -119,12 +119,10 @@ def _check_source(source: Source) -> int:
 
 
 def _init_db(config: settings.Settings) -> int:
-    from steadfast_sidecar.sources import SourceError, engine_of, ensure_tables, shown
+    from steadfast_sidecar.sources import SourceError, engine_of, ensure_tables, no_url, shown
 
     if not config.database_url:
-        return _fail(
-            f"init-db needs a database: set STEADFAST_DATABASE_URL or {settings.AIRFLOW_URL_VARIABLE}", 2
-        )
+        return _fail(f"init-db: {no_url()}", WRONG_SETTING)
     try:
         engine = engine_of(config.database_url)
         ensure_tables(engine)

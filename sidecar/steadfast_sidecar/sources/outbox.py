@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from airflow_steadfast.signals import outbox
 from airflow_steadfast.signals.catalogue import BY_NAME
 from airflow_steadfast.signals.handoff import series_key
-from steadfast_sidecar.sources import database, schema
+from steadfast_sidecar.sources import airflow_config, database, schema
 from steadfast_sidecar.sources.base import Reading, Reason, SourceError
 from steadfast_sidecar.sources.statements import Statements, statements
 
@@ -104,10 +104,7 @@ class OutboxSource:
         if self._opened is not None:
             return self._opened
         if not self._url:
-            raise SourceError(
-                "no_database",
-                "no database URL: set STEADFAST_DATABASE_URL or AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
-            )
+            raise SourceError("no_database", airflow_config.no_url())
         engine = database.engine_of(self._url)
         self._opened = engine, statements(engine)
         schema.check_state_store(engine)
