@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="check the settings, read each source once, say how it went, and exit",
+        help="try the settings, the files and each source, count nothing, say how it went, and exit",
     )
     parser.add_argument(
         "--print-config", action="store_true", help="print the settings, secrets hidden, and exit"
@@ -109,7 +109,7 @@ def _check_source(source: Source) -> int:
     cut_off.daemon = True
     cut_off.start()
     try:
-        reason = source.read().degraded
+        reason = source.try_out().degraded
     except SourceError as error:
         reason = error.reason
     finally:
@@ -119,12 +119,10 @@ def _check_source(source: Source) -> int:
 
 
 def _init_db(config: settings.Settings) -> int:
-    from steadfast_sidecar.sources import SourceError, engine_of, ensure_tables, shown
+    from steadfast_sidecar.sources import SourceError, engine_of, ensure_tables, no_url, shown
 
     if not config.database_url:
-        return _fail(
-            f"init-db needs a database: set STEADFAST_DATABASE_URL or {settings.AIRFLOW_URL_VARIABLE}", 2
-        )
+        return _fail(f"init-db: {no_url()}", WRONG_SETTING)
     try:
         engine = engine_of(config.database_url)
         ensure_tables(engine)

@@ -25,11 +25,19 @@ class Linger:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taken = 0.0
+        self._given = 0.0
 
-    def scraped(self, taken: float) -> None:
-        """Note an answered scrape whose numbers were taken at a time (monotonic seconds)."""
+    @property
+    def given(self) -> float:
+        """When the numbers were taken that anybody was given last, all of them or some; 0 for never."""
+        return self._given
+
+    def scraped(self, taken: float, whole: bool) -> None:
+        """Note an answered scrape, of everything or not, whose numbers were taken at a time (monotonic)."""
         with self._lock:
-            self._taken = max(self._taken, taken)
+            self._given = max(self._given, taken)
+            if whole:
+                self._taken = max(self._taken, taken)
 
     def wait(self, pollers: Sequence[Poller], signals: Iterable[signal.Signals], most: float) -> str:
         """Wait for every source to be read once more and for a scrape after that; say what ended it.

@@ -63,8 +63,9 @@ The standard `process_*` metrics describe the sidecar itself.
 begin anew with a new pod, as every counter of a new instance does.
 
 **Workers**: a row in Airflow's task state store per event, under the key `{prefix}<try>.<kind>[.<reason>]`, kept for
-{days} days. A plain first try writes none. An event counts once, however often it is written or read. While the store
-does not answer, `steadfast_record_errors_total` and the other workers' counters are lower bounds.
+{days} days. A plain first try writes none. An event counts once, however often it is written or read. A sidecar counts
+from its first scrape on, since a first sample that holds events shows no increase, and leaves what comes after its
+SIGTERM to another. While the store does not answer, `steadfast_record_errors_total` and the other workers' counters are lower bounds.
 
 | kind | adds to |
 |---|---|

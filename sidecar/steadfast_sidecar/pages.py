@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
+    from steadfast_sidecar.access import Refusal
+
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -32,15 +34,15 @@ class Site:
     """What is served, to whom.
 
     ``probes`` maps a path to a check that returns (good, text). ``has_numbers`` says whether
-    ``/metrics`` may answer. ``scraped`` is called after each whole answer of ``/metrics`` with the time
-    at which its numbers were taken (monotonic seconds).
+    ``/metrics`` may answer. ``scraped`` is called after each answer of ``/metrics`` with the time at which
+    its numbers were taken (monotonic seconds) and whether it had all of them.
     """
 
     registry: CollectorRegistry
     probes: Mapping[str, Callable[[], tuple[bool, str]]] = field(default_factory=dict)
     has_numbers: Callable[[], bool] = lambda: True
     access: Access = field(default_factory=Access)
-    scraped: Callable[[float], None] = lambda _: None
+    scraped: Callable[[float, bool], None] = lambda _taken, _whole: None
 
 
 class _HasSite(Protocol):
@@ -87,10 +89,10 @@ class PageHandler(BaseHTTPRequestHandler):
         taken = time.monotonic()
         body, content_type = exposition.render(site.registry, self.headers.get("Accept", ""), names)
         self._answer(HTTPStatus.OK, body, content_type)
-        if self.command == "GET" and not names:
-            site.scraped(taken)
+        if self.command == "GET":
+            site.scraped(taken, not names)
 
-    def _refusal(self, site: Site) -> Any:
+    def _refusal(self, site: Site) -> Refusal | None:
         # The connection's certificate was verified in the handshake: an optional one is right or absent.
         certified = isinstance(self.connection, ssl.SSLSocket) and bool(self.connection.getpeercert())
         return site.access.refusal(self.headers.get("Authorization", ""), certified=certified)

@@ -24,6 +24,9 @@ MAX_CONNECTIONS = 32
 CONNECTION_SECONDS = 10.0
 """The longest that one connection may take, its TLS handshake included; a scrape takes milliseconds."""
 
+LOOK_SECONDS = 0.5
+"""How often connections that are late are looked for, and the end of the server."""
+
 _BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -37,6 +40,8 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     allow_reuse_address = True
+    # The base class's 5 is soon full, and the client whose connection is dropped asks again after a second.
+    request_queue_size = MAX_CONNECTIONS
 
     def __init__(self, address: Address, site: Site) -> None:
         self.site = site
@@ -67,7 +72,11 @@ class Server(ThreadingHTTPServer):
             if accepted:
                 self._open[request] = time.monotonic()
         if accepted:
-            super().process_request(request, client_address)
+            try:
+                super().process_request(request, client_address)
+            except BaseException:
+                self._leave(request)  # no thread could be started
+                raise
             return
         if self.site.access.tls is None:
             with contextlib.suppress(OSError):
@@ -79,8 +88,11 @@ class Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            with self._lock:
-                self._open.pop(request, None)
+            self._leave(request)
+
+    def _leave(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Make the handshake where TLS is on, and answer."""
@@ -94,7 +106,7 @@ class Server(ThreadingHTTPServer):
             super().finish_request(secure, client_address)
 
     def service_actions(self) -> None:
-        """Cut connections off whose time is over, however slowly they send or read; called twice a second."""
+        """Cut connections off whose time is over, however slowly they send or read."""
         late = time.monotonic() - CONNECTION_SECONDS
         with self._lock:
             for request, begun in self._open.items():

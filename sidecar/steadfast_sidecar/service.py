@@ -13,11 +13,13 @@ from steadfast_sidecar.access import access_of
 from steadfast_sidecar.linger import Linger
 from steadfast_sidecar.pages import Site
 from steadfast_sidecar.poller import Poller
-from steadfast_sidecar.server import Server
+from steadfast_sidecar.server import LOOK_SECONDS, Server
 from steadfast_sidecar.sources import HandoffSource, OutboxSource, outbox_bypass
 from steadfast_sidecar.tally import Tally
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from steadfast_sidecar.settings import Settings
     from steadfast_sidecar.sources import Source
 
@@ -29,11 +31,11 @@ WATCH_SECONDS = 1.0
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
-def sources_of(settings: Settings) -> tuple[Source, ...]:
-    """Return the sources that the settings name."""
+def sources_of(settings: Settings, may_claim: Callable[[], bool] = lambda: True) -> tuple[Source, ...]:
+    """Return the sources that the settings name; ``may_claim`` is the outbox's."""
     return (
         HandoffSource(settings.handoff_dir, settings.handoff_max_age),
-        OutboxSource(settings.database_url, settings.consumer, outbox_bypass),
+        OutboxSource(settings.database_url, settings.consumer, outbox_bypass, may_claim),
     )
 
 
@@ -47,12 +49,13 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._tally = Tally()
-        self._pollers = [
-            Poller(source, self._tally, settings.poll_interval) for source in sources_of(settings)
-        ]
         self._stopping = False
         self._over = threading.Event()
         self._linger = Linger()
+        self._pollers = [
+            Poller(source, self._tally, settings.poll_interval)
+            for source in sources_of(settings, self._may_claim)
+        ]
         self._access = access_of(settings)
         site = Site(
             exposition.registry(self._tally),
@@ -72,7 +75,7 @@ class Service:
         """Serve; returns after an orderly end."""
         # Waited for, not handled: a handler that touches a lock may interrupt the holder of that very lock.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-        for work, name in ((self._server.serve_forever, "http"), (self._watch, "watch")):
+        for work, name in ((self._serve, "http"), (self._watch, "watch")):
             threading.Thread(target=work, name=name, daemon=True).start()
         for poller in self._pollers:
             poller.start()
@@ -90,11 +93,22 @@ class Service:
         self._server.shutdown()
         self._server.server_close()
 
+    def _serve(self) -> None:
+        self._server.serve_forever(LOOK_SECONDS)
+
     def _watch(self) -> None:
         while not self._over.wait(WATCH_SECONDS):
             self._access.refresh()
             for poller in self._pollers:
                 poller.watch()
+
+    def _may_claim(self) -> bool:
+        """Say whether a count that rises now will be seen to: after its first sample, before its last.
+
+        A new consumer whose first sample has the counts already shows no increase, and neither does one
+        whose end comes before the next scrape. The events wait in the table for the sidecar that is scraped.
+        """
+        return self._linger.given >= self._tally.known_since(OutboxSource.name) and not self._stopping
 
     def _livez(self) -> tuple[bool, str]:
         if all(poller.progresses() for poller in self._pollers):

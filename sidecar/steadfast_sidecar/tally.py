@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -35,7 +36,8 @@ class SourceState:
     reason: Reason | None = STARTING
     last_success: float = 0.0
     errors: int = 0
-    was_read: bool = False
+    known_since: float = math.inf
+    """Monotonic seconds of the first good read."""
 
     def turn(self, reason: Reason | None) -> bool:
         """Take the outcome of a read; return whether the state changed."""
@@ -46,7 +48,7 @@ class SourceState:
     def is_unknown(self) -> bool:
         """Whether zeros would be a guess: they would look like a reset, and be counted again after it."""
         code = self.reason.code.partition(":")[0] if self.reason else ""
-        return not self.was_read and code in UNANSWERED
+        return self.known_since == math.inf and code in UNANSWERED
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Tally:
         with self._lock:
             state = self._states[source]
             state.reading = reading
-            state.was_read = True
+            state.known_since = min(state.known_since, time.monotonic())
             state.errors += reading.misunderstood
             if reading.degraded is None:
                 state.last_success = time.time()
@@ -96,6 +98,11 @@ class Tally:
         """Say whether every source has been tried at least once."""
         with self._lock:
             return all(state.reason is not STARTING for state in self._states.values())
+
+    def known_since(self, source: str) -> float:
+        """Return since when (monotonic seconds) a source's totals are in the views; infinity for never."""
+        with self._lock:
+            return self._states[source].known_since
 
     def health(self) -> dict[str, Reason | None]:
         """Return why each source is down; None for one that is up."""

@@ -42,9 +42,19 @@ ALL_ON: dict[str, Any] = {
     "labels": {"release": "mine", "team": "data"},
     "airflowPodAnnotations": {"prometheus.io/port": "1"},
     "steadfast": {
+        "sidecar": {
+            "tlsSecretName": "{{ .Release.Name }}-tls",
+            "clientCaSecretName": "{{ .Release.Name }}-clients",
+            "bearerTokenSecretName": "{{ .Release.Name }}-tokens",
+        },
         "metrics": {
             "scrapeAnnotations": True,
-            "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+            "podMonitor": {
+                "enabled": True,
+                "labels": {"release": "prometheus"},
+                "tlsConfig": {"serverName": "steadfast", "cert": {"secret": {"name": "c", "key": "tls.crt"}}},
+                "authorization": {"credentials": {"name": "prometheus-token", "key": "token"}},
+            },
             "prometheusRule": {"enabled": True},
         },
         "dashboards": {"enabled": True},

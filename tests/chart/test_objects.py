@@ -262,7 +262,12 @@ def test_monitoring_objects_select_the_scheduler_and_carry_the_users_labels():
         "component": "scheduler",
         "release": "airflow",
     }
-    assert monitor["spec"]["podMetricsEndpoints"] == [
+    plain = find(
+        render({"steadfast": {"metrics": {"podMonitor": {"enabled": True}}}}),
+        "PodMonitor",
+        "airflow-steadfast",
+    )
+    assert plain["spec"]["podMetricsEndpoints"] == [
         {"port": "sf-metrics", "path": "/metrics", "interval": "30s"}
     ]
     rule = find(objects, "PrometheusRule", "airflow-steadfast")

@@ -211,3 +211,41 @@ def test_numbers_reach_the_configuration_as_they_were_written():
     assert "max_map_length = 10000000\n" in config
     assert "half = 0.5\n" in config
     assert "none = 0\n" in config
+
+
+NO_CHECK = "is not told how to check"
+NO_CLIENT = "asks Prometheus for a client certificate"
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "tls_config", "said"),
+    [
+        ({}, {}, []),
+        ({"tlsSecretName": "t"}, {}, [NO_CHECK]),
+        ({"tlsSecretName": "t"}, {"serverName": "s"}, []),
+        ({"tlsSecretName": "t", "clientCaSecretName": "c"}, None, [NO_CHECK, NO_CLIENT]),
+        ({"tlsSecretName": "t", "clientCaSecretName": "c"}, {"serverName": "s"}, [NO_CLIENT]),
+        ({"tlsSecretName": "t", "clientCaSecretName": "c"}, {"certFile": "/c"}, []),
+    ],
+)
+def test_notes_tell_what_prometheus_still_needs(sidecar, tls_config, said):
+    monitor = {"enabled": True, "tlsConfig": tls_config}
+    values = {"steadfast": {"sidecar": sidecar, "metrics": {"podMonitor": monitor}}}
+    notes = render_text(values)["airflow/templates/NOTES.txt"]
+    assert [text for text in (NO_CHECK, NO_CLIENT) if text in notes] == said
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("steadfast.sidecar.tlsSecretName", 1),
+        ("steadfast.sidecar.clientCaSecretName", {}),
+        ("steadfast.sidecar.bearerTokenSecretName", True),
+        ("steadfast.sidecar.bearerTokenSecretKey", ""),
+        ("steadfast.metrics.podMonitor.tlsConfig", "ca.crt"),
+        ("steadfast.metrics.podMonitor.authorization", "Bearer x"),
+    ],
+)
+def test_a_value_of_the_wrong_form_is_refused_with_its_path(key, value):
+    with pytest.raises(helm_python.HelmError, match="/" + key.replace(".", "/")):
+        render(set_at(key, value))

@@ -20,18 +20,26 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support import sidecar_fork
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tests.support.sidecar_fork import ForkedProcess
+
 PATIENCE_SECONDS = 60.0
+QUICK = {"service.WATCH_SECONDS": 0.05, "service.LOOK_SECONDS": 0.05}
+"""Constants of a forked sidecar: it looks after its files, connections and end more often than a real one."""
+COLD = ("-m", "steadfast_sidecar")
+"""The program as a container runs it."""
 
 
 @dataclass
 class SidecarProcess:
     """A started sidecar; ``log`` is its stderr so far. With ``tls`` it is asked over HTTPS."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     log_file: Path
     port: int = 0
     tls: ssl.SSLContext | None = None
@@ -63,14 +71,14 @@ class SidecarProcess:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while (seen := self.value(name, **labels)) != expected:
             assert time.monotonic() < deadline, f"{name}{labels} is {seen}, not {expected}:\n{self.log}"
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def await_status(self, expected: int, path: str) -> None:
         """Wait until a path answers with a status."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while (seen := self.get(path))[0] != expected:
             assert time.monotonic() < deadline, f"{path} answers {seen}, not {expected}:\n{self.log}"
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def kill(self) -> None:
         self.process.kill()
@@ -94,15 +102,25 @@ def start_sidecar(
     *flags: str,
     environ: Mapping[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
-    program: Sequence[str] = ("-m", "steadfast_sidecar"),
+    program: Sequence[str] | None = None,
+    constants: Mapping[str, float] | None = None,
 ) -> SidecarProcess:
-    """Start one that is ready; the caller ends it. ``program`` is what Python runs."""
+    """Start one that is ready; the caller ends it.
+
+    ``program`` is what a new Python runs; by default the sidecar is forked from one that has it imported,
+    and ``constants`` of its modules are other than they are (see ``sidecar_fork``).
+    """
     with tempfile.NamedTemporaryFile(prefix="steadfast-sidecar-", suffix=".log", delete=False) as log:
-        command = [sys.executable, *program, "serve", "--listen", "127.0.0.1:0", *flags]
+        arguments = ["serve", "--listen", "127.0.0.1:0", *flags]
         inherited = {
             key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "STEADFAST"))
         }
-        started = subprocess.Popen(command, stderr=log, env={**inherited, **(environ or {})})
+        environ = {**inherited, **(environ or {})}
+        started: subprocess.Popen[bytes] | ForkedProcess
+        if program is None:
+            started = sidecar_fork.start(arguments, Path(log.name), environ, {**QUICK, **(constants or {})})
+        else:
+            started = subprocess.Popen([sys.executable, *program, *arguments], stderr=log, env=environ)
     running = SidecarProcess(started, Path(log.name), tls=tls)
     try:
         _await_ready(running)
@@ -126,7 +144,7 @@ def _await_ready(running: SidecarProcess) -> None:
                 said = str(error)
         assert running.process.poll() is None, running.log
         assert time.monotonic() < deadline, f"not ready, last answer {said}:\n{running.log}"
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 @contextlib.contextmanager
@@ -134,10 +152,11 @@ def sidecar_process(
     *flags: str,
     environ: Mapping[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
-    program: Sequence[str] = ("-m", "steadfast_sidecar"),
+    program: Sequence[str] | None = None,
+    constants: Mapping[str, float] | None = None,
 ) -> Iterator[SidecarProcess]:
     """Start a sidecar and yield it when it is ready; killed and its log removed at the end."""
-    running = start_sidecar(*flags, environ=environ, tls=tls, program=program)
+    running = start_sidecar(*flags, environ=environ, tls=tls, program=program, constants=constants)
     try:
         yield running
     finally:

@@ -43,6 +43,7 @@ def _attach(executor: Any, stock: type[Any]) -> Guard | None:
             executor.scheduler_job_id,
         )
         signals.totals().increment("steadfast_launch_check_errors_total", reason="job_id_not_numeric")
+        seams.stock_methods(executor, stock)
         return None
     chosen = settings.current()
     signals.configure_handoff(chosen.handoff_dir)
@@ -51,6 +52,7 @@ def _attach(executor: Any, stock: type[Any]) -> Guard | None:
     if chosen.launch_guard == "off":
         # 1, unlike native: an alert must tell a guard that is switched off from one that failed to start
         _publish("off", active=True)
+        seams.stock_methods(executor, stock)
         return None
     support = capabilities.launch_guard(stock, found, allow_untested=chosen.allow_untested)
     reason = support.reason or seams.missing(executor, stock)

@@ -32,6 +32,6 @@ def totals() -> Totals:
 def configure_handoff(directory: str | os.PathLike[str], component: str = "scheduler") -> None:
     """Continue and write ``<directory>/<component>.json`` from this process. Idempotent, never raises.
 
-    Only the scheduler's process calls it: a file has one writer.
+    Each process of a scheduler's pod that starts the executor calls it; they count into one file.
     """
     _TOTALS.configure(directory, component)

@@ -68,7 +68,8 @@ FALLBACK_REASONS = (
     OTHER,
 )
 COMPONENTS = ("launch_guard", "durable_pod")
-MODES = ("enforce", "observe", "durable", "reattach_on_restart", "native", "off", OTHER)
+MODES = ("enforce", "observe", "durable", "reattach_on_restart", "off", OTHER)
+"""In which a component works; one that the installed Airflow leaves no room for is 0 in each."""
 SOURCES = ("handoff", "outbox")
 
 
@@ -90,10 +91,12 @@ class Metric:
     source: Source = "handoff"
     stability: Literal["stable", "experimental"] = "stable"
     buckets: tuple[float, ...] = ()
+    combinations: tuple[tuple[str, ...], ...] = ()
+    """The values, in the order of ``labels``, that go together; empty where all do."""
 
     def series(self) -> Iterator[dict[str, str]]:
         """Yield the labels of each series of this family; nothing for one with a free-text label."""
-        for values in itertools.product(*self.labels.values()):
+        for values in self.combinations or itertools.product(*self.labels.values()):
             yield dict(zip(self.labels, values, strict=True))
 
     def normalise(self, labels: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -223,6 +226,10 @@ METRICS: tuple[Metric, ...] = (
         "1 where the component works in this mode in the process that wrote the hand-off file, else 0.",
         "boolean",
         {"component": COMPONENTS, "mode": MODES},
+        combinations=(
+            *(("launch_guard", mode) for mode in ("enforce", "observe", "off", OTHER)),
+            *(("durable_pod", mode) for mode in ("durable", "reattach_on_restart", "off", OTHER)),
+        ),
     ),
     Metric(
         "steadfast_build_info",

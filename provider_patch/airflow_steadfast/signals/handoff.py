@@ -61,6 +61,15 @@ class HistogramTotals:
         self.count += other.count
         return True
 
+    def beyond(self, other: HistogramTotals) -> HistogramTotals:
+        """Return by how much this one is ahead of another with the same bounds; nowhere below 0."""
+        return HistogramTotals(
+            self.bounds,
+            [max(mine - theirs, 0.0) for mine, theirs in zip(self.counts, other.counts, strict=True)],
+            max(self.sum - other.sum, 0.0),
+            max(self.count - other.count, 0.0),
+        )
+
     def copy(self) -> HistogramTotals:
         """Return an independent copy."""
         return HistogramTotals(self.bounds, list(self.counts), self.sum, self.count)

@@ -7,6 +7,7 @@ cannot be kept is dropped, with one log line, and the caller goes on.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -15,7 +16,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
-from airflow_steadfast.signals import handoff
+from airflow_steadfast.signals import handoff, handoff_turn
 from airflow_steadfast.signals.catalogue import BY_NAME
 from airflow_steadfast.signals.handoff import HistogramTotals, SeriesKey, Snapshot, series_key
 from airflow_steadfast.signals.process_info import describe_process
@@ -33,11 +34,20 @@ HEARTBEAT_SECONDS = 15.0
 WRITE_ERRORS = "steadfast_handoff_write_errors_total"
 
 
+PATIENCE_SECONDS = 0.003
+"""How long a loop of the scheduler waits while another process writes, which takes a tenth of that."""
+LAST_PATIENCE_SECONDS = 0.5
+"""The same where it is asked for a write, at the start and the end."""
+BUSY_SECONDS = 2.0
+"""From then on a file that another process does not let go is a failure, counted and logged."""
+
+
 class Totals:
     """Grow-only counters, gauges and histograms of the catalogue; every series starts at 0.
 
-    No method raises. Until ``configure`` has named a folder, and in a forked child, ``flush`` does
-    nothing: two writers of one file would lose counts.
+    No method raises. Until ``configure`` has named a folder, and in a forked child that has not called it,
+    ``flush`` does nothing. Processes that were given one folder count into one file: each adds what it
+    counted since its last write, so their sum is there.
     """
 
     def __init__(self) -> None:
@@ -50,7 +60,9 @@ class Totals:
         self._path: Path | None = None
         self._owner = 0
         self._process: dict[str, str | int] = {}
-        self._continued = False
+        self._known = Snapshot()
+        self._turn: int | None = None
+        self._busy_since: float | None = None
         self._failing = False
         self._changes = 0
         self._written_changes = 0
@@ -119,7 +131,7 @@ class Totals:
             if path == self._path and self._owner == os.getpid():
                 return
             self._process = describe_process()
-            self._path, self._owner, self._continued = path, os.getpid(), False
+            self._path, self._owner, self._turn = path, os.getpid(), None
         except Exception:
             self._complain("the hand-off file could not be set up", exc_info=True)
             return
@@ -141,20 +153,44 @@ class Totals:
                 return  # a signal handler inside the write of its own thread: it would write the same file
             self._writing = True
             try:
-                self._continue_from(path)
-                self._write(path)
+                self._write(path, LAST_PATIENCE_SECONDS if force else PATIENCE_SECONDS)
+            except handoff_turn.BusyError as error:
+                self._note_busy(path, error)
             except Exception as error:
                 self._note_failure(path, error)
             finally:
                 self._writing = False
 
-    def _write(self, path: Path) -> None:
-        snapshot, changes = self._snapshot()
-        handoff.write(path, snapshot)
+    def _write(self, path: Path, patience: float) -> None:
+        if self._turn is None:
+            # also where nothing can be written: who asks this process for its totals sees them continued
+            with contextlib.suppress(handoff.HandoffError):
+                self._catch_up(path)
+        with handoff_turn.turn(path, patience) as turn:
+            if turn.number != self._turn:
+                self._catch_up_or_begin_anew(path)
+            snapshot, changes = self._snapshot()
+            number = turn.announce()
+            try:
+                handoff.write(path, snapshot)
+                self._turn, self._known = number, snapshot
+            except BaseException:
+                # The exception may be a signal's and have come after the file was there.
+                if self._is_there(path, snapshot):
+                    self._known = snapshot
+                raise
+        self._busy_since = None
         self._last_write, self._written_changes = time.monotonic(), changes
         if self._failing:
             self._failing = False
             log.info("Steadfast: hand-off file %s is written again", path)
+
+    @staticmethod
+    def _is_there(path: Path, snapshot: Snapshot) -> bool:
+        with contextlib.suppress(Exception):
+            found = handoff.read(path)
+            return (found.written_at, found.process) == (snapshot.written_at, snapshot.process)
+        return False
 
     def _snapshot(self) -> tuple[Snapshot, int]:
         with self._lock:
@@ -167,34 +203,48 @@ class Totals:
             )
             return snapshot, self._changes
 
-    def _continue_from(self, path: Path) -> None:
-        """Add the counts of the file that a predecessor left, once; gauges describe their own process only.
-
-        Before the first write, never after: a folder that comes back late must not make a total fall.
-        """
-        if self._continued:
-            return
+    def _catch_up_or_begin_anew(self, path: Path) -> None:
         try:
-            previous = handoff.read(path)
-        except FileNotFoundError:
-            self._continued = path.parent.is_dir()
-            return
+            self._catch_up(path)
         except handoff.HandoffError as error:
             aside = path.with_name(f"{path.name}.unreadable")
             log.warning(
                 "Steadfast: totals start at 0: %s is not usable (%s), kept as %s", path, error, aside.name
             )
             path.replace(aside)
-            self._continued = True
+
+    def _catch_up(self, path: Path) -> None:
+        """Add what the file has beyond what is known of it: a predecessor's counts, or another process's.
+
+        Idempotent. Gauges describe their own process only. A file that has less, as in a folder that comes
+        back late, takes nothing away. Raises HandoffError, OSError.
+        """
+        try:
+            found = handoff.read(path)
+        except FileNotFoundError:
             return
         with self._lock:
-            for key, value in previous.counters.items():
-                if key in self._counters:
-                    self._counters[key] += value
-            for key, totals in previous.histograms.items():
-                if key in self._histograms and not self._histograms[key].add(totals):
-                    log.info("Steadfast: %s has new buckets and starts at 0", key[0])
-            self._continued = True
+            known = self._known
+            for key in self._counters.keys() & found.counters.keys():
+                ahead = found.counters[key] - known.counters.get(key, 0.0)
+                if ahead > 0:
+                    self._counters[key] += ahead
+                    known.counters[key] = found.counters[key]
+            for key in self._histograms.keys() & found.histograms.keys():
+                mine, theirs = self._histograms[key], found.histograms[key]
+                if mine.bounds != theirs.bounds:
+                    self._complain(f"{key[0]} has new buckets and starts at 0")
+                    continue
+                ahead_by = theirs.beyond(known.histograms.setdefault(key, _nothing(mine)))
+                mine.add(ahead_by)
+                known.histograms[key].add(ahead_by)
+
+    def _note_busy(self, path: Path, error: Exception) -> None:
+        """Let the next call try again; a process that keeps its turn is a failure."""
+        now = time.monotonic()
+        self._busy_since = now if self._busy_since is None else self._busy_since
+        if now - self._busy_since >= BUSY_SECONDS:
+            self._note_failure(path, error)
 
     def _note_failure(self, path: Path, error: Exception) -> None:
         self.increment(WRITE_ERRORS)
@@ -241,10 +291,24 @@ class Totals:
                 self._histograms[key] = HistogramTotals(metric.buckets, [0.0] * len(metric.buckets))
 
     def after_fork_in_child(self) -> None:
-        """Replace locks that another thread of the parent may have held at the fork."""
+        """Replace locks that another thread of the parent may have held at the fork.
+
+        Counts that the parent will still write are the parent's, and not the child's too.
+        """
+        if self._owner:
+            known = self._known
+            self._counters = {key: known.counters.get(key, 0.0) for key in self._counters}
+            self._histograms = {
+                key: (known.histograms.get(key) or _nothing(totals)).copy()
+                for key, totals in self._histograms.items()
+            }
         self._lock = threading.RLock()
         self._flush_lock = threading.RLock()
         self._writing = False
+
+
+def _nothing(like: HistogramTotals) -> HistogramTotals:
+    return HistogramTotals(like.bounds, [0.0] * len(like.bounds))
 
 
 _instances: weakref.WeakSet[Totals] = weakref.WeakSet()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from steadfast_sidecar.sources.airflow_config import outbox_bypass
+from steadfast_sidecar.sources.airflow_config import no_url, outbox_bypass
 from steadfast_sidecar.sources.base import Reading, Reason, Source, SourceError
 from steadfast_sidecar.sources.database import engine_of, shown
 from steadfast_sidecar.sources.handoff import HandoffSource
@@ -19,6 +19,7 @@ __all__ = [
     "SourceError",
     "engine_of",
     "ensure_tables",
+    "no_url",
     "outbox_bypass",
     "shown",
 ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Airflow settings under which the outbox misses events, read without importing Airflow.
+"""Airflow settings under which the outbox misses events or has no connection, read without importing Airflow.
 
 Airflow's order holds: ``AIRFLOW__SECTION__KEY``, then ``airflow.cfg`` (``AIRFLOW_CONFIG``, else in
 ``AIRFLOW_HOME``, else in ``~/airflow``), then its default.
@@ -40,6 +40,19 @@ def outbox_bypass(environ: Mapping[str, str] | None = None) -> Reason | None:
             "the counts of workers' events are lower bounds; set it to False",
         )
     return None
+
+
+def no_url(environ: Mapping[str, str] | None = None) -> str:
+    """Return what to do about a missing URL; names the form in which only Airflow can take it."""
+    environ = os.environ if environ is None else environ
+    give = "set STEADFAST_DATABASE_URL or STEADFAST_DATABASE_URL_FILE"
+    for key, form in {
+        "sql_alchemy_conn_cmd": "a command",
+        "sql_alchemy_conn_secret": "a secrets backend",
+    }.items():
+        if _option("database", key, environ):
+            return f"[database] {key} gives Airflow its URL by {form}, which the sidecar does not use: {give}"
+    return f"no database URL: {give}, or AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 
 
 def _option(section: str, key: str, environ: Mapping[str, str]) -> str:

@@ -88,6 +88,10 @@ class Source(Protocol):
         """Read once, in bounded time; raises SourceError."""
         ...
 
+    def try_out(self) -> Reading:
+        """Read as far as it leaves no count changed, in bounded time; raises SourceError."""
+        ...
+
     def interrupt(self) -> None:
         """From another thread: make a read that hangs fail, where that can be done. Never raises."""
         ...

@@ -92,16 +92,19 @@ _last_connection: weakref.WeakKeyDictionary[Engine, Any] = weakref.WeakKeyDictio
 
 
 @contextlib.contextmanager
-def transaction(engine: Engine) -> Iterator[Connection]:
+def transaction(engine: Engine, *, lasting: bool = True) -> Iterator[Connection]:
     """Begin, yield, and commit or roll back; raises SourceError for what the database says.
 
-    Limits and planner settings hold for this transaction alone, also behind a transaction pooler.
+    One that is not ``lasting`` is rolled back in any case. Limits and planner settings hold for this
+    transaction alone, also behind a transaction pooler.
     """
     try:
-        with engine.begin() as connection:
+        with engine.connect() as connection, connection.begin() as begun:
             if engine.dialect.name == "postgresql":
                 connection.execute(_FOR_THIS_TRANSACTION)
             yield connection
+            if not lasting:
+                begun.rollback()
     except SQLAlchemyError as error:
         raise _as_source_error(error) from error
 

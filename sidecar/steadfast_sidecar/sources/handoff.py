@@ -63,6 +63,10 @@ class HandoffSource:
             )
         return reading
 
+    def try_out(self) -> Reading:
+        """Read: it changes nothing; raises SourceError."""
+        return self.read()
+
     def interrupt(self) -> None:
         """Do nothing: a read of a local file cannot be cut off."""
 

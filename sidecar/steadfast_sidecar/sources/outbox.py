@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from airflow_steadfast.signals import outbox
 from airflow_steadfast.signals.catalogue import BY_NAME
 from airflow_steadfast.signals.handoff import series_key
-from steadfast_sidecar.sources import database, schema
+from steadfast_sidecar.sources import airflow_config, database, schema
 from steadfast_sidecar.sources.base import Reading, Reason, SourceError
 from steadfast_sidecar.sources.statements import Statements, statements
 
@@ -45,14 +45,23 @@ class OutboxSource:
     """Claims and counts events for one consumer. One instance belongs to one thread.
 
     ``bypass`` says why events may be missing though the reads succeed (see ``outbox_bypass``).
+    ``may_claim`` is asked at each read: an event is left to a later read or another sidecar where its
+    count would not be seen to rise.
     """
 
     name = "outbox"
 
-    def __init__(self, url: str, consumer: str, bypass: Callable[[], Reason | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        url: str,
+        consumer: str,
+        bypass: Callable[[], Reason | None] = lambda: None,
+        may_claim: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._url = url
         self._consumer = consumer
         self._bypass = bypass
+        self._may_claim = may_claim
         self._opened: tuple[Engine, Statements] | None = None
         self._high = 0
         self._sweep: int | None = None
@@ -66,6 +75,18 @@ class OutboxSource:
             # The next read checks the tables anew: they may have gone, or come.
             self.close()
             raise
+
+    def try_out(self) -> Reading:
+        """Make its tables where they are missing, claim a few events and give them up again, and read.
+
+        Who tries a connection may be no consumer that anybody scrapes. Raises SourceError.
+        """
+        try:
+            engine, sql = self._open()
+            self._claim_chunk(engine, sql, 0, Reading(), lasting=False)
+            return self._sums(engine, sql, Reading(degraded=self._bypass()))
+        finally:
+            self.close()
 
     def interrupt(self) -> None:
         """Cut the connection of a read that hangs, from another thread. Never raises."""
@@ -83,10 +104,7 @@ class OutboxSource:
         if self._opened is not None:
             return self._opened
         if not self._url:
-            raise SourceError(
-                "no_database",
-                "no database URL: set STEADFAST_DATABASE_URL or AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
-            )
+            raise SourceError("no_database", airflow_config.no_url())
         engine = database.engine_of(self._url)
         self._opened = engine, statements(engine)
         schema.check_state_store(engine)
@@ -96,11 +114,17 @@ class OutboxSource:
     def _read(self, engine: Engine, sql: Statements) -> Reading:
         reading = Reading(degraded=self._bypass())
         deadline = time.monotonic() + BUDGET_SECONDS
-        self._advance_tail(engine, sql, reading, deadline)
-        self._advance_sweep(engine, sql, reading, deadline)
+        if self._may_claim():
+            self._advance_tail(engine, sql, reading, deadline)
+            self._advance_sweep(engine, sql, reading, deadline)
+        return self._sums(engine, sql, reading)
+
+    def _sums(self, engine: Engine, sql: Statements, reading: Reading) -> Reading:
         with database.transaction(engine) as connection:
-            pending = {"after": self._overlapped(), "most": PENDING_LIMIT}
-            reading.pending = int(connection.execute(sql.pending, pending).scalar() or 0)
+            # Before the first claim it would look at the whole table, each time, for nobody.
+            if self._high:
+                pending = {"after": self._overlapped(), "most": PENDING_LIMIT}
+                reading.pending = int(connection.execute(sql.pending, pending).scalar() or 0)
             for metric, labels, value in connection.execute(sql.load, {"consumer": self._consumer}):
                 if metric in BY_NAME:
                     key = series_key(metric, BY_NAME[metric].normalise(json.loads(labels))[0])
@@ -135,9 +159,11 @@ class OutboxSource:
             connection.execute(sql.forget_claims)
             connection.execute(sql.forget_tallies)
 
-    def _claim_chunk(self, engine: Engine, sql: Statements, after: int, reading: Reading) -> int | None:
+    def _claim_chunk(
+        self, engine: Engine, sql: Statements, after: int, reading: Reading, *, lasting: bool = True
+    ) -> int | None:
         """Claim and tally the events among the next rows; return the last row's id, None past the end."""
-        with database.transaction(engine) as connection:
+        with database.transaction(engine, lasting=lasting) as connection:
             end = connection.execute(sql.chunk_end, {"after": after, "rows": CHUNK_ROWS}).scalar()
             if end is None:
                 return None

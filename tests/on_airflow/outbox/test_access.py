@@ -106,6 +106,8 @@ def test_a_server_that_stops_and_starts(airflow_database):
         "0.2",
         "--handoff-dir",
         "/nonexistent",
+        "--shutdown-linger",
+        "0",
     ]
     with sidecar_process(*flags) as sidecar:
         sidecar.await_value(1, "steadfast_reattach_identity_hits_total")
@@ -149,7 +151,7 @@ def test_a_silent_database_costs_neither_a_scrape_nor_the_liveness(airflow_datab
     with silent_proxy(airflow_database.server.port) as proxy:
         url = f"postgresql://postgres@127.0.0.1:{proxy.port}/{airflow_database.name}"
         flags = ["--database-url", url, "--poll-interval", "0.2", "--handoff-dir", "/nonexistent"]
-        with sidecar_process(*flags) as sidecar:
+        with sidecar_process(*flags, constants={"poller.STALLED_AFTER_SECONDS": 2.0}) as sidecar:
             sidecar.await_value(1, "steadfast_reattach_identity_hits_total")
             proxy.silent.set()
             sidecar.await_value(0, "steadfast_source_up", source="outbox")

@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.airflow, pytest.mark.postgres]
 needs_store = requires.state_store("test_before_3_3.py")
 
 WRITERS = 6
-PER_WRITER = 150
-KILLS = 8
+PER_WRITER = 600
+KILLS = 100
 
 
 class Writer(threading.Thread):
@@ -57,10 +57,12 @@ def test_two_sidecars_that_are_killed_count_each_event_once(airflow_database):
     names = ("sidecar-a", "sidecar-b")
 
     def start(name):
-        return start_sidecar(
+        sidecar = start_sidecar(
             "--consumer", name, "--database-url", airflow_database.url, "--poll-interval", "0.2",
             "--handoff-dir", "/nonexistent",
         )  # fmt: skip
+        sidecar.metrics()  # it counts from its first scrape on
+        return sidecar
 
     sidecars = {name: start(name) for name in names}
     writers = [Writer(airflow_database, number) for number in range(WRITERS)]

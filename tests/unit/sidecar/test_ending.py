@@ -40,7 +40,7 @@ def test_it_waits_for_the_scrape_that_takes_the_last_counts(tmp_path):
         sidecar.await_status(503, "/readyz")
         assert sidecar.get("/livez")[0] == 200
         with pytest.raises(subprocess.TimeoutExpired):
-            sidecar.process.wait(1)
+            sidecar.process.wait(0.3)
         assert sidecar.value(DECIDED) == 3
         assert ends(sidecar) == 0
         assert "stopped: the last counts were scraped" in sidecar.log
@@ -74,7 +74,8 @@ def test_the_wait_is_bounded(tmp_path):
 
 
 def test_no_wait_where_nobody_scrapes(tmp_path):
-    with sidecar_process(*flags(tmp_path, linger=LONG)) as sidecar:
+    soon = {"linger._ON_ITS_WAY": 0.1}
+    with sidecar_process(*flags(tmp_path, linger=LONG), constants=soon) as sidecar:
         assert sidecar.terminate() == 0
         assert "stopped: nobody scrapes" in sidecar.log
 

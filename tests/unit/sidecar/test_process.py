@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -16,16 +18,17 @@ import urllib.request
 import pytest
 
 from airflow_steadfast.signals import Totals, outbox
-from steadfast_sidecar import exposition
+from steadfast_sidecar import cli, exposition
 from steadfast_sidecar.pages import Site
 from steadfast_sidecar.server import Server
 from steadfast_sidecar.settings import Address
 from steadfast_sidecar.sources import Reading
 from steadfast_sidecar.tally import Tally
-from tests.support.sidecar_process import sidecar_process
+from tests.support.sidecar_process import COLD, sidecar_process
 from tests.unit.sidecar.test_tally_and_exposition import expected_series
 
 DECIDED = "steadfast_launches_decided_total"
+FALLBACKS = "steadfast_reattach_label_fallbacks_total"
 STATE_STORE = """
 CREATE TABLE task_state_store (
     id INTEGER PRIMARY KEY, dag_run_id INTEGER, task_id TEXT, map_index INTEGER, key TEXT, value TEXT,
@@ -57,7 +60,7 @@ def write_event(database, key):
 
 def test_the_first_scrape_has_every_series_at_zero(tmp_path, database):
     Totals().configure(tmp_path)
-    with sidecar_process(*flags(tmp_path, database)) as sidecar:
+    with sidecar_process(*flags(tmp_path, database), program=COLD) as sidecar:
         samples = sidecar.metrics()
         live = {
             "steadfast_source_up",
@@ -68,9 +71,26 @@ def test_the_first_scrape_has_every_series_at_zero(tmp_path, database):
             assert (samples[name, labels] == 0) == (name not in live), name
 
 
+def test_one_sidecar_has_at_most_80_series(tmp_path, database):
+    Totals().configure(tmp_path)
+    write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+    with sidecar_process(*flags(tmp_path, database)) as sidecar:
+        sidecar.await_value(1, FALLBACKS, reason="no_record")
+        sidecar.await_value(1, "steadfast_source_up", source="handoff")
+        assert 60 < len(sidecar.metrics()) <= 80
+
+
 @pytest.mark.promtool
-def test_promtool_finds_nothing_to_say(tmp_path):
-    with sidecar_process(*flags(tmp_path)) as sidecar:
+def test_promtool_finds_nothing_to_say(tmp_path, database):
+    scheduler = Totals()
+    scheduler.configure(tmp_path)
+    scheduler.increment(DECIDED)
+    scheduler.observe("steadfast_launch_check_duration_seconds", 0.2)
+    scheduler.flush()
+    write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+    with sidecar_process(*flags(tmp_path, database)) as sidecar:
+        sidecar.await_value(1, FALLBACKS, reason="no_record")
+        sidecar.await_value(1, DECIDED)
         body = sidecar.get("/metrics")[1]
     done = subprocess.run(
         ["promtool", "check", "metrics"], input=body, capture_output=True, text=True, check=False
@@ -114,14 +134,15 @@ HANGING = """
 import sys, threading
 from steadfast_sidecar import cli, poller, service
 from steadfast_sidecar.sources import HandoffSource
-poller.STALLED_AFTER_SECONDS, poller.STUCK_AFTER_SECONDS = 0.2, 2
+poller.STALLED_AFTER_SECONDS, poller.STUCK_AFTER_SECONDS = 0.1, 0.5
+service.WATCH_SECONDS, service.STOP_SECONDS, service.LOOK_SECONDS = 0.05, 0.1, 0.05
 class Hanging:
     name = "outbox"
     def read(self):
         threading.Event().wait()
     def interrupt(self):
         pass
-service.sources_of = lambda config: (HandoffSource(config.handoff_dir, 60), Hanging())
+service.sources_of = lambda config, _: (HandoffSource(config.handoff_dir, 60), Hanging())
 sys.exit(cli.main())
 """
 
@@ -183,7 +204,7 @@ def test_before_the_first_read_a_scrape_fails_instead_of_reading_zeros():
     tally = Tally()
     site = Site(exposition.registry(tally), has_numbers=tally.was_read)
     with Server(Address("127.0.0.1", 0), site) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/metrics"
         with pytest.raises(urllib.error.HTTPError, match="503"):
             urllib.request.urlopen(url, timeout=10)
@@ -220,3 +241,71 @@ def test_the_metrics_page_is_up_to_date():
 
     committed = Path(__file__).parents[3] / "docs" / "metrics.md"
     assert committed.read_text() == page(), "run: python -m steadfast_sidecar metrics > docs/metrics.md"
+
+
+def claims(database):
+    return database.execute("SELECT count(*) FROM steadfast_outbox_claims").fetchone()[0]
+
+
+def test_an_event_that_waits_at_the_start_is_seen_to_rise(tmp_path, database):
+    write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+    with sidecar_process(*flags(tmp_path, database)) as sidecar:
+        time.sleep(0.5)  # some reads that could count it
+        assert claims(database) == 0
+        assert sidecar.value(FALLBACKS, reason="no_record") == 0, "a first sample with it would hide it"
+        sidecar.await_value(1, FALLBACKS, reason="no_record")
+
+
+def test_a_scrape_from_before_the_database_came_is_no_first_sample_of_its_series(tmp_path):
+    path = tmp_path / "airflow.db"
+    path.write_bytes(b"no database yet" * 100)
+    with sidecar_process(*flags(tmp_path, path)) as sidecar:
+        assert (FALLBACKS, frozenset({("reason", "no_record")})) not in sidecar.metrics()
+        with contextlib.closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as made:
+            made.execute(STATE_STORE)
+            write_event(made, outbox.event_key("label_fallback", 2, "no_record"))
+            (tmp_path / "new.db").rename(path)
+            deadline = time.monotonic() + 30
+            while "source outbox is up" not in sidecar.log:
+                assert time.monotonic() < deadline, sidecar.log
+                time.sleep(0.02)
+            time.sleep(0.5)
+            assert claims(made) == 0
+        assert sidecar.value(FALLBACKS, reason="no_record") == 0
+        sidecar.await_value(1, FALLBACKS, reason="no_record")
+
+
+def test_an_event_that_comes_at_the_end_is_left_to_the_next_sidecar(tmp_path, database):
+    arguments = [*flags(tmp_path, database), "--shutdown-linger", "30"]
+    with sidecar_process(*arguments, "--consumer", "old") as sidecar:
+        sidecar.await_value(1, "steadfast_source_up", source="outbox")
+        sidecar.process.send_signal(signal.SIGTERM)
+        sidecar.await_status(503, "/readyz")
+        write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+        time.sleep(0.5)
+        assert claims(database) == 0, "no scrape may come that shows it"
+        sidecar.process.send_signal(signal.SIGTERM)
+        assert sidecar.process.wait(30) == 0
+    with sidecar_process(*arguments, "--consumer", "new") as sidecar:
+        assert sidecar.value(FALLBACKS, reason="no_record") == 0
+        sidecar.await_value(1, FALLBACKS, reason="no_record")
+
+
+def test_a_check_counts_nothing(tmp_path, database, capsys):
+    write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+    Totals().configure(tmp_path)
+    assert cli.main(["--check", *flags(tmp_path, database), "--consumer", "somebody"]) == 0
+    assert "outbox: ok\n" in capsys.readouterr().out
+    assert claims(database) == 0
+    assert database.execute("SELECT count(*) FROM steadfast_outbox_tallies").fetchone() == (0,)
+
+
+def test_a_check_notices_that_claims_are_refused(tmp_path, database, capsys):
+    write_event(database, outbox.event_key("label_fallback", 2, "no_record"))
+    assert cli.main(["--check", *flags(tmp_path, database)]) == 0
+    database.execute(
+        "CREATE TRIGGER refusal BEFORE INSERT ON steadfast_outbox_claims "
+        "BEGIN SELECT RAISE(ABORT, 'not yours'); END"
+    )
+    assert cli.main(["--check", *flags(tmp_path, database)]) == 1
+    assert "not yours" in capsys.readouterr().out

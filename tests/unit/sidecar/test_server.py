@@ -79,7 +79,7 @@ def test_gzip_only_where_it_is_accepted(accepted, compressed):
 
 def test_head_has_the_length_and_no_body_and_is_no_scrape():
     scrapes = []
-    with serving(scraped=scrapes.append) as running:
+    with serving(scraped=lambda _, whole: scrapes.append(whole)) as running:
         answer, body = ask(running.server_port, method="HEAD")
         assert int(answer.getheader("Content-Length")) > 0
         assert body == b""
@@ -92,12 +92,14 @@ def test_head_has_the_length_and_no_body_and_is_no_scrape():
 
 def test_a_request_may_name_the_series_it_wants():
     scrapes = []
-    with serving(scraped=scrapes.append) as running:
+    with serving(scraped=lambda _, whole: scrapes.append(whole)) as running:
         body = ask(running.server_port, "/metrics?name[]=steadfast_launches_decided_total")[1].decode()
+        deadline = time.monotonic() + 30
+        while scrapes != [False]:  # no scrape that takes everything
+            assert time.monotonic() < deadline
     assert [line for line in body.splitlines() if not line.startswith("#")] == [
         "steadfast_launches_decided_total 0.0"
     ]
-    assert scrapes == [], "no scrape that takes everything"
 
 
 def test_a_client_that_sends_slowly_is_cut_off(monkeypatch):
@@ -130,4 +132,28 @@ def test_more_connections_than_there_are_places_are_turned_away(monkeypatch):
         deadline = time.monotonic() + 30
         while running._open:
             assert time.monotonic() < deadline
+        assert ask(running.server_port)[0].status == 200
+
+
+def test_a_burst_of_connections_waits_and_is_not_dropped():
+    # nobody accepts: all that there are places for must fit into the queue
+    with (
+        Server(Address("127.0.0.1", 0), Site(exposition.registry(Tally()))) as busy,
+        contextlib.ExitStack() as all_,
+    ):
+        for _ in range(server.MAX_CONNECTIONS):
+            all_.enter_context(socket.create_connection(("127.0.0.1", busy.server_port), timeout=0.5))
+
+
+def test_a_connection_for_which_there_is_no_thread_leaves_its_place_free(monkeypatch):
+    class NoThread:
+        def __init__(self, **_):
+            raise RuntimeError("can't start new thread")
+
+    with serving() as running:
+        with monkeypatch.context() as patch:
+            patch.setattr("socketserver.threading.Thread", NoThread)
+            with socket.create_connection(("127.0.0.1", running.server_port), 30) as unlucky:
+                assert unlucky.recv(1) == b"", "closed, and the server goes on"
+        assert running._open == {}
         assert ask(running.server_port)[0].status == 200

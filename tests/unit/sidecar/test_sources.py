@@ -116,6 +116,33 @@ def test_a_database_that_cannot_be_used_is_a_reason_without_a_password(url, code
 
 
 @pytest.mark.parametrize(
+    ("variable", "content", "told"),
+    [
+        ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_CMD", "", r"sql_alchemy_conn_cmd .* by a command"),
+        (
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_SECRET",
+            "",
+            r"sql_alchemy_conn_secret .* by a secrets backend",
+        ),
+        ("", "[database]\nsql_alchemy_conn_cmd = cat /hunter2\n", r"sql_alchemy_conn_cmd .* by a command"),
+        ("", "", "^no database URL"),
+    ],
+)
+def test_a_url_that_only_airflow_can_get_is_named(variable, content, told, tmp_path, monkeypatch):
+    (tmp_path / "airflow.cfg").write_text(content)
+    monkeypatch.setenv("AIRFLOW_CONFIG", str(tmp_path / "airflow.cfg"))
+    for name in ("", "_CMD", "_SECRET"):
+        monkeypatch.delenv(f"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN{name}", raising=False)
+    if variable:
+        monkeypatch.setenv(variable, "cat /hunter2")
+    with pytest.raises(SourceError, match=told) as caught:
+        OutboxSource("", "a").read()
+    assert caught.value.reason.code == "no_database"
+    assert "STEADFAST_DATABASE_URL_FILE" in caught.value.reason.text
+    assert "hunter2" not in caught.value.reason.text
+
+
+@pytest.mark.parametrize(
     ("environ", "code"),
     [
         ({}, None),

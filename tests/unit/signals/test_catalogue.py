@@ -24,6 +24,15 @@ def test_each_metric_follows_the_naming_rules(metric):
     assert list(metric.buckets) == sorted(metric.buckets)
 
 
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_combinations_are_made_of_the_labels_values_and_leave_none_out(metric):
+    rows = list(metric.series())
+    for label, allowed in metric.labels.items():
+        assert {row[label] for row in rows} == set(allowed)
+    assert len({tuple(row.items()) for row in rows}) == len(rows)
+    assert all(set(row) == set(metric.labels) for row in rows if row)
+
+
 def test_names_are_unique():
     assert len(BY_NAME) == len(METRICS)
 

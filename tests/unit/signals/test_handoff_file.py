@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import stat
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from airflow_steadfast.signals import handoff
+from airflow_steadfast.signals import Totals, handoff
 from airflow_steadfast.signals.handoff import HandoffError, HistogramTotals, Snapshot, series_key
 
 DECIDED = "steadfast_launches_decided_total"
@@ -81,38 +82,47 @@ def test_a_file_of_the_wrong_size_is_not_read(tmp_path):
         handoff.read(path)
 
 
-WRITER = f"""
-import sys
-from airflow_steadfast import signals
-signals.configure_handoff(sys.argv[1])
-while True:
-    signals.totals().increment({DECIDED!r})
-    signals.totals().flush()
-    sys.stdout.write(f"{{int(signals.totals().value({DECIDED!r}))}}\\n")
-    sys.stdout.flush()
-"""
+def write_until_killed(folder, acknowledge):
+    """As a scheduler does; each number is told when it is in the file."""
+    totals = Totals()
+    totals.configure(folder)
+    while True:
+        totals.increment(DECIDED)
+        totals.flush()
+        os.write(acknowledge, f"{int(totals.value(DECIDED))}\n".encode())
 
 
-def test_twenty_kills_lose_and_double_no_count(tmp_path):
+def forked_writer(folder):
+    """Return the pid of a process that writes, and a stream of what it has acknowledged."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            write_until_killed(folder, writing)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    return pid, os.fdopen(reading)
+
+
+def test_a_hundred_kills_lose_and_double_no_count(tmp_path):
     """What the writer has acknowledged is in the file; at most the one write in flight is there as well."""
     dice = random.Random(3)  # noqa: S311 - a repeatable dice
     acknowledged = 0
-    for _ in range(20):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
-        )
-        first = int(writer.stdout.readline())
-        assert first in {acknowledged + 1, acknowledged + 2}
-        time.sleep(dice.random() * 0.05)
-        writer.kill()
-        lines = [str(first), *writer.stdout.read().splitlines()]
-        writer.wait()
-        writer.stdout.close()
+    for _ in range(100):
+        writer, stream = forked_writer(tmp_path)
+        with stream:
+            first = int(stream.readline())
+            assert first in {acknowledged + 1, acknowledged + 2}
+            time.sleep(dice.random() * 0.02)
+            os.kill(writer, signal.SIGKILL)
+            lines = [str(first), *stream.read().splitlines()]
+        assert os.WIFSIGNALED(os.waitpid(writer, 0)[1])
         # The last line may be cut by the kill: a shorter number is below its predecessor.
         acknowledged = max(int(line) for line in lines)
         value = handoff.read(tmp_path / "scheduler.json").counters[DECIDED, ()]
         assert value in {acknowledged, acknowledged + 1}
-    assert acknowledged > 20
+    assert acknowledged > 100
 
 
 UNWRITABLE = f"""
@@ -157,4 +167,5 @@ def test_a_folder_that_cannot_be_written_keeps_the_totals_in_memory(tmp_path, ho
     counters = handoff.read(folder / "scheduler.json").counters
     assert counters[DECIDED, ()] == 14
     assert counters["steadfast_handoff_write_errors_total", ()] == 5
-    assert [path.name for path in folder.iterdir()] == ["scheduler.json"], "no half-written file is left"
+    left = {path.name for path in folder.iterdir()} - {".scheduler.json.lock"}
+    assert left == {"scheduler.json"}, "no half-written file is left"
