@@ -136,7 +136,7 @@ def test_a_pod_that_starts_while_it_is_being_revoked_stays(
         return native(*args, **kwargs)
 
     setattr(once, name, start_and)
-    guard._revoker._api = once
+    guard._revoker._own_api = once
     beat(executor)
     (pod,) = pods()
     assert pod.status.phase == "Running"
