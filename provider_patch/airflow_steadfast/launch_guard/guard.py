@@ -127,9 +127,12 @@ class Guard:
         for entry in self.results.revoked(key):
             if entry.launch_id is None or entry.pod is None:
                 continue
-            if self.revocations.silent or (
-                self._revoker.revoke(entry.pod, entry.launch_id.text()) == "failed"
-            ):
+            if self.revocations.silent:
+                self._recheck.revoke_later(entry, REVOKED)
+                continue
+            started = self._now()
+            if self._revoker.revoke(entry.pod, entry.launch_id.text()) == "failed":
+                self.revocations.note_failure(self._now() - started)
                 self._recheck.revoke_later(entry, REVOKED)
 
     def adopted(self, key: Any, ti: Any, pod: Any) -> None:

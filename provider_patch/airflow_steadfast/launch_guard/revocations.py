@@ -17,7 +17,7 @@ from airflow_steadfast import signals
 from airflow_steadfast.kube import pods, reader
 from airflow_steadfast.launch_guard.answers import describe, is_servers
 from airflow_steadfast.launch_guard.launch import PodRef
-from airflow_steadfast.launch_guard.stale import SLOW
+from airflow_steadfast.launch_guard.stale import FEW, SLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +79,10 @@ class Revocations:
         """Start a scheduler loop; the server may be asked again."""
         self._silent = False
 
+    def note_failure(self, took: float) -> None:
+        """Note that the server did not carry out a request, after ``took`` seconds."""
+        self._silent = self._silent or took >= SLOW
+
     def refused(self, ti: Any, error: Exception, took: float) -> None:
         """Note that a task instance's pods could not be deleted, after ``took`` seconds.
 
@@ -86,7 +90,7 @@ class Revocations:
         """
         if not is_servers(error):
             raise error
-        self._silent = took >= SLOW
+        self.note_failure(took)
         log.warning(
             "The pods of %s cannot be revoked now, they are looked for later: %s", ti, describe(error)
         )
@@ -118,10 +122,17 @@ class Revocations:
             log.warning("The API server gave no answer about the pods of a revoked task instance: %s", who)
 
     def _look(self) -> None:
-        found = self._pods_by_owner()
+        """Revoke what is there; a server that fails meanwhile is asked for the rest at the next look."""
+        found, failures = self._pods_by_owner(), 0
         for who in list(self._open):
+            started = self._clock()
             if all(self._is_dealt_with(ref, launch) for ref, launch in found.get(who, ())):
                 del self._open[who]
+                continue
+            self._open[who] = self._open.pop(who)  # behind the others, which may fare better
+            failures += 1
+            if failures == FEW or self._clock() - started >= SLOW:
+                return
 
     def _is_dealt_with(self, ref: PodRef, launch: str | None) -> bool:
         if self._wanted(ref):

@@ -61,7 +61,7 @@ def _acquire(descriptor: int, patience: float) -> None:
     while not _is_ours(descriptor):
         if time.monotonic() >= deadline:
             raise BusyError("another process holds the turn to write it")
-        time.sleep(_TICK)
+        time.sleep(_TICK)  # a write takes less than this, and the caller bounds the wait
 
 
 def _is_ours(descriptor: int) -> bool:

@@ -10,6 +10,8 @@ import pytest
 
 from airflow_steadfast import signals
 from airflow_steadfast.launch_guard.guard import Guard
+from airflow_steadfast.launch_guard.revocations import Revocations
+from airflow_steadfast.launch_guard.stale import SLOW
 from tests.support.guard_queue import total
 
 BEGIN = ["queue", "recheck", "creation", "revocations", "results", "free_slots", "rows"]
@@ -89,3 +91,28 @@ def test_a_result_that_cannot_be_understood_is_the_providers():
     made.results.handling = lambda results: results.nothing
     assert made.handling(SimpleNamespace()) == "native"
     assert total("launch_check_errors_total", reason="internal_error") == 1
+
+
+@pytest.mark.parametrize(("takes", "tried"), [(SLOW / 2, 3), (SLOW, 1)])
+def test_of_many_revoked_launches_a_silent_server_is_asked_about_one(takes, tried):
+    """The scheduler revokes what is stuck one after another, and each try would wait for the time-out."""
+    made, _ = guard()
+    now, asked, later = [0.0], [], []
+
+    def revoke(ref, _):
+        asked.append(ref)
+        now[0] += takes
+        return "failed"
+
+    launch = SimpleNamespace(pod="pod", launch_id=SimpleNamespace(text=lambda: "launch"))
+    made._now = lambda: now[0]
+    made._revoker = SimpleNamespace(revoke=revoke)
+    made._recheck = SimpleNamespace(revoke_later=lambda *one: later.append(one))
+    made.results = SimpleNamespace(revoked=lambda key: [launch])
+    made.revocations = Revocations(None, made._revoker, lambda ref: False, made._now)
+    for key in "abc":
+        made.revoked_by_scheduler(key)
+    assert (len(asked), len(later)) == (tried, 3)
+    made.revocations.begin_loop()
+    made.revoked_by_scheduler("d")
+    assert len(asked) == tried + 1

@@ -16,7 +16,7 @@ from airflow_steadfast import signals
 from airflow_steadfast.kube import reader
 from airflow_steadfast.launch_guard.launch import PodRef
 from airflow_steadfast.launch_guard.revocations import MOST, PATIENCE, PAUSE, Revocations
-from airflow_steadfast.launch_guard.stale import SLOW
+from airflow_steadfast.launch_guard.stale import FEW, SLOW
 from tests.support.guard_queue import total
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -36,6 +36,7 @@ class Server:
         self.refuses = False
         self.lists = []
         self.outcomes = {}
+        self.takes = 0.0
         self.tried = []
         self.wanted = set()
         config = SimpleNamespace(kube_namespace="airflow", multi_namespace_mode=False)
@@ -70,6 +71,7 @@ class Server:
 
     def revoke(self, ref, launch):
         self.tried.append((ref, launch))
+        self.now += self.takes
         return self.outcomes.get(ref.name, "revoked")
 
     def loop(self, after=PAUSE):
@@ -204,6 +206,21 @@ def test_a_slow_refusal_makes_the_rest_of_the_loop_leave_the_server_alone(took, 
     assert len(server.lists) == (0 if silent else 1)
     server.revocations.begin_loop()
     assert not server.revocations.silent
+
+
+@pytest.mark.parametrize(("takes", "most"), [(0.0, FEW), (SLOW / 2, FEW), (SLOW, 1)])
+def test_a_server_that_lists_and_refuses_to_delete_holds_up_no_loop(takes, most, server):
+    """A delete without an answer takes seconds, and each of many would."""
+    names = [str(number) for number in range(FEW + 2)]
+    for name in names:
+        server.pod(name, task_id=name)
+        server.revocations.postpone(ti(name))
+    server.outcomes, server.takes = dict.fromkeys(names, "failed"), takes
+    first, second = server.loop(), server.loop()
+    assert first == names[:most]
+    assert second[0] == names[most]  # the others have their turn
+    server.outcomes, server.takes = {}, 0.0
+    assert sorted(server.loop()) == names
 
 
 def test_a_task_instance_whose_pod_was_adopted_is_forgotten(server):

@@ -108,7 +108,7 @@ def test_a_read_that_hangs_is_told_and_cut_off_and_the_last_numbers_stay(monkeyp
     until(lambda: source.reads == 2)
     assert tally.view().values[UP] == 1
     source.interrupt = lambda: None
-    time.sleep(0.06)
+    time.sleep(0.06)  # longer than a read may take here
     for _ in range(3):
         poller.watch()
     view = tally.view()
@@ -163,7 +163,7 @@ def test_a_long_pause_is_not_taken_for_a_stop(monkeypatch):
     poller = Poller(Failing("no_tables"), Tally(["outbox"]), 5)
     poller.start()
     until(lambda: poller.has_read_since(0.1))
-    time.sleep(0.1)
+    time.sleep(0.1)  # longer than a loop may be late here
     assert poller.progresses()
     poller.stop(PATIENCE_SECONDS)
 

@@ -85,7 +85,7 @@ def test_processes_that_write_at_once_lose_and_double_no_count(tmp_path):
 def test_a_process_that_is_killed_among_others_takes_no_count_of_theirs(tmp_path):
     steady, victim = writers(tmp_path, 1500, 10**9)
     for _ in range(8):
-        time.sleep(0.05)
+        time.sleep(0.05)  # it dies at another point of its writing each time
         victim.kill()
         victim.wait()
         (victim,) = writers(tmp_path, 10**9)
@@ -104,7 +104,7 @@ import pathlib, sys, time
 from airflow_steadfast.signals import handoff_turn
 with handoff_turn.turn(pathlib.Path(sys.argv[1]) / "scheduler.json", 10):
     print("held", flush=True)
-    time.sleep(600)
+    time.sleep(600)  # holds its turn until it is killed
 """
 
 
@@ -147,7 +147,7 @@ def test_a_child_that_is_forked_in_a_turn_does_not_keep_it(tmp_path):
     with handoff_turn.turn(path, 0):
         child = os.fork()
         if child == 0:
-            time.sleep(600)
+            time.sleep(600)  # lives until it is killed
             os._exit(0)
     try:
         program = HOLDER.replace("time.sleep(600)", "").replace(", 10)", ", 0)")
