@@ -163,8 +163,10 @@ class Subject:
         found: list[str] = []
 
         def note(_c: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-            if statement.lstrip().upper().startswith("SELECT") and "FROM" in statement:
-                found.append(cursor.mogrify(statement, parameters).decode())
+            # the guard's own has a time limit before it, in the same message
+            _, select, rest = statement.partition("SELECT ")
+            if "FROM" in rest:
+                found.append(cursor.mogrify(select + rest, parameters).decode())
 
         event.listen(Engine, "before_cursor_execute", note)
         try:

@@ -32,9 +32,11 @@ class RecordingScheduler(AirflowKubernetesScheduler):  # type: ignore[misc]  # A
             raise answer
         self.launched.append(next_job)
 
-    def run_next_batch(self, next_jobs: list[Any]) -> list[tuple[Any, Exception | None]]:
-        self.launched.extend(next_jobs)
-        return [(job, None) for job in next_jobs]
+    if hasattr(AirflowKubernetesScheduler, "run_next_batch"):
+
+        def run_next_batch(self, next_jobs: list[Any]) -> list[tuple[Any, Exception | None]]:
+            self.launched.extend(next_jobs)
+            return [(job, None) for job in next_jobs]
 
     @property
     def launched_ids(self) -> list[str]:

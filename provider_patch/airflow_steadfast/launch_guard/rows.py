@@ -41,9 +41,25 @@ def query(keys: Iterable[Any], *, array: bool = False) -> Any:
 
     primary_key = _primary_key(TaskInstance)
     if array and len(primary_key) == 1:
-        return _array_query().params(keys=[text for key in keys if (text := _as_text(key)) is not None])
+        return _array_query().params(keys=row_texts(keys))
     primary_key, found = by_primary_key(keys)
     return _select(primary_key, found)
+
+
+def array_text(dialect: Any) -> str:
+    """Return the SELECT with ``array`` as the driver's own text, whose one parameter is named ``keys``.
+
+    Empty where the primary key is more than one column. SQLAlchemy's way from a statement to its rows takes
+    as long as the server does for a few keys.
+    """
+    from airflow.models.taskinstance import TaskInstance
+
+    return str(_array_query().compile(dialect=dialect)) if len(_primary_key(TaskInstance)) == 1 else ""
+
+
+def row_texts(keys: Iterable[Any]) -> list[str]:
+    """Return the value of ``keys`` for these row keys: ids as PostgreSQL writes them."""
+    return [text for key in keys if (text := _as_text(key)) is not None]
 
 
 @functools.cache

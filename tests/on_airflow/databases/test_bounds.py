@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import threading
 from pathlib import Path
@@ -135,9 +136,25 @@ def test_a_paused_server(keys, database, server, snapshot):
     assert_reads(reader, keys)
 
 
-def test_a_statement_that_waits_for_a_lock_is_ended_by_the_server(keys, database, server, snapshot):
+def of_a_site(url, **_):
+    """An engine that a site makes its own way: without what the check asks for."""
+    return create_engine(url, future=True)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("factory", [None, of_a_site])
+def test_a_statement_that_waits_for_a_lock_is_ended_by_the_server(
+    keys, database, server, snapshot, monkeypatch, driver, factory
+):
+    if driver.endswith("psycopg"):
+        pytest.importorskip(
+            "sqlalchemy.dialects.postgresql.psycopg", reason="SQLAlchemy 1.4 has no such dialect"
+        )
+    if factory is not None:
+        monkeypatch.setattr("airflow.settings.create_metadata_engine", factory, raising=False)
     reader = snapshot(0.5)
-    assert_reads(reader, keys)
+    with airflow_database.airflow_on(server.url(database, driver)):
+        assert_reads(reader, keys)
     mine = backend_of(reader)
     engine = create_engine(server.url(database), future=True)
     with engine.connect() as other:
@@ -151,6 +168,19 @@ def test_a_statement_that_waits_for_a_lock_is_ended_by_the_server(keys, database
     assert_reads(reader, keys)
     # the connection is kept: it was not cut
     assert backend_of(reader) == mine
+
+
+def test_a_check_is_one_message_to_the_server(keys, database, server, snapshot):
+    """Each message is a way there and back, and a scheduler loop with a creation batch of one has a check."""
+    server.psql(f"ALTER DATABASE \"{database}\" SET log_statement = 'all'")
+    log = server.folder / "log"
+    reader = snapshot()
+    assert_reads(reader, keys)
+    begun = log.stat().st_size
+    assert_reads(reader, keys)
+    messages = [line for line in log.read_text()[begun:].splitlines() if " LOG: " in line]
+    assert len(messages) == 1
+    assert re.search(r"statement: SET LOCAL statement_timeout = \d+; SELECT task_instance\.", messages[0])
 
 
 def test_the_one_connection_is_out_on_loan(keys, database, snapshot):
